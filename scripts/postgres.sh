@@ -23,7 +23,8 @@ as_postgres() {
     fi
 }
 
-# start_postgres: starts a server, exports HELMDECK_TEST_POSTGRES_URL, and stops it when the script ends.
+# start_postgres: starts a server, exports HELMDECK_TEST_POSTGRES_URL, and stops it when the script ends. It waits for the disk
+# with postgres_fsync=on only.
 start_postgres() {
     need postgres_programs postgresql
     need "psql --version" postgresql-client
@@ -39,7 +40,7 @@ start_postgres() {
         port=$((20000 + RANDOM % 12000))
         # Nothing that tests write has to survive a power cut. The file is for who looks after a failure.
         if as_postgres "$postgres_bin/pg_ctl" start -w -s -D data -l "$postgres_folder/log" -o "-p $port -k $postgres_folder \
-            -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300 -c dynamic_shared_memory_type=mmap"; then
+            -c listen_addresses=127.0.0.1 -c fsync=${postgres_fsync:-off} -c max_connections=300 -c dynamic_shared_memory_type=mmap"; then
             break
         fi
         if [[ "$try" -eq 5 ]]; then fail "PostgreSQL does not start: $(tail -n 5 "$postgres_folder/log")"; fi

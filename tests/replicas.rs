@@ -181,6 +181,27 @@ fn postgres_cluster_misses_run_once() {
     identical_misses(&Replicas::patient(Some(&postgres.database())));
 }
 
+#[test]
+fn postgres_writes_are_read_on_the_other_server() {
+    let postgres = Postgres::shared();
+    let replicas = Replicas::patient(Some(&postgres.database()));
+    for round in 0..20 {
+        let [here, there] = if round % 2 == 0 { [0, 1] } else { [1, 0] }.map(|index: usize| &replicas.servers[index]);
+        let text = format!("question {round}");
+        let turn = json!({ "user_message": text, "assistant_response": "answer" });
+        assert_eq!(here.ask("POST /api/v1/conversations/s/turns", &turn.to_string()).code, 201);
+        let context = there.ask("GET /api/v1/conversations/s/context", "");
+        assert!(context.body.contains(&format!("\"{text}\"")), "{}", context.body);
+        let fact = json!({ "key": "fact", "value": text });
+        assert_eq!(here.ask("POST /api/v1/packs/memory.store", &fact.to_string()).code, 200);
+        let recalled = there.ask("POST /api/v1/packs/memory.recall", &json!({ "key": "fact" }).to_string());
+        assert!(recalled.body.contains(&text), "{}", recalled.body);
+        assert_eq!(here.ask("POST /api/v1/packs/memory.forget", &json!({ "key": "fact" }).to_string()).code, 200);
+        let gone = there.ask("POST /api/v1/packs/memory.recall", &json!({ "key": "fact" }).to_string());
+        assert!(!gone.body.contains(&text), "{}", gone.body);
+    }
+}
+
 /// What sixteen callers were answered.
 #[derive(Default)]
 struct Load {

@@ -309,6 +309,21 @@ fn killed_process_leaves_no_session() {
     assert_eq!(answer.code, 204, "{}", answer.body);
     assert_eq!(server.ask(&format!("DELETE /api/v1/sessions/{id}"), "").code, 404);
     assert_eq!(folders(&home.data()).len(), 1);
+    // The page ends the other one, by a form.
+    let page = server.ask("GET /ui/files", "").body;
+    let part = |after: &str| page.split(after).nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let (path, body) = (part("action=\"/ui/sandboxes/"), format!("form_token={}", part("form_token\" value=\"")));
+    let (origin, length) = (server.url(""), body.len());
+    let host = origin.strip_prefix("http://").unwrap();
+    let answer = server.raw(
+        format!(
+            "POST /ui/sandboxes/{path} HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .as_bytes(),
+    );
+    assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
+    assert!(folders(&home.data()).is_empty() && server.ask("GET /ui/files", "").body.contains("No sandbox is open"));
 }
 
 #[test]

@@ -84,6 +84,6 @@ pub(super) struct Closed {
 }
 
 pub(super) fn done(project: &Project, input: Closing) -> Done<Closed> {
-    let closed = project.issues().done(&input.key, &input.done)?;
+    let closed = project.issues().done(&input.key, &input.done, None)?;
     Ok(Closed { key: closed.key, again: closed.again, path: closed.path, summary: closed.record.summary })
 }

@@ -96,12 +96,7 @@ pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
     if settings.server.replicas == 1 && settings.server.rate_per_second > 0 {
         local.push("rate limits (server.replicas is 1; 0 counts the servers)");
     }
-    Some(format!(
-        "replicas share the store, not what each keeps on its machine: {}; a conversation turn acknowledged by one may be \
-         missing from the context of another for {} ms (conversation.hot_for)",
-        local.join(", "),
-        settings.conversation.hot_for.as_millis()
-    ))
+    Some(format!("replicas share the store, not what each keeps on its machine: {}", local.join(", ")))
 }
 
 #[cfg(test)]

@@ -399,6 +399,7 @@ impl Setup {
     /// Opens the store, or reports why it cannot. A server keeps trying.
     async fn store_or_later(&self, url: &str, ring: &KeyRing, memory: MemoryUse) -> helmdeck_memory::Result<Opened> {
         let mut config = self.settings.memory.store();
+        config.postgres.watch_interval = self.settings.engine.cache.watch_interval;
         let retry = (memory == MemoryUse::Full).then_some(RETRY_STORE);
         if retry.is_none() {
             config.postgres.connect_timeout = config.postgres.connect_timeout.min(CONNECT_OF_A_CALL);

@@ -115,7 +115,7 @@ pub struct Config {
     pub hot_bytes: u64,
     /// How long a cached copy is trusted without asking the store for writes of other processes.
     ///
-    /// 0 = always ask. Default 250 ms.
+    /// 0 = always ask. Default 250 ms. A store that replicas share (PostgreSQL) is always asked.
     #[serde(with = "text")]
     pub hot_for: Duration,
     /// The summarizer of `rolling_summary`.

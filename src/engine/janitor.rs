@@ -1,6 +1,6 @@
 //! Sweeps of a server: of the store and of the artifacts. They report to the metrics.
 //!
-//! The store is measured once per run, not at each read of the metrics.
+//! Of the servers on one store, the elected one sweeps and measures it, once per run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +18,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::election::Election;
 use crate::metrics::Metrics;
 use helmdeck_artifacts::ArtifactStore;
+
+/// The lock of the server that sweeps a store.
+const ELECTION: &str = "janitor";
+
+/// Shortest time after which another server takes over from one that is gone.
+const SHORTEST_TERM: Duration = Duration::from_secs(30);
 
 /// Retry time after a failure of the artifact store.
 const AFTER_TROUBLE: Duration = Duration::from_secs(30);
@@ -61,22 +68,22 @@ impl SweepMetrics {
 
     /// Measures the store. If that fails, the metrics keep the last numbers.
     async fn look(&self, store: &dyn Store) {
-        if let Ok(namespaces) = store.namespaces().await {
-            let mut kinds: BTreeMap<Kind, (u64, u64)> = Kind::ALL.map(|kind| (kind, (0, 0))).into();
-            for held in namespaces {
-                let (rows, bytes) = kinds.entry(held.kind).or_default();
-                *rows = rows.saturating_add(held.rows);
-                *bytes = bytes.saturating_add(held.bytes);
-            }
-            for (kind, (rows, bytes)) in kinds {
-                self.rows.get_or_create(&[("kind", kind.as_str())]).set(signed(rows));
-                self.bytes.get_or_create(&[("kind", kind.as_str())]).set(signed(bytes));
-            }
+        let Ok(stats) = store.stats().await else { return };
+        let of = |counts: &BTreeMap<String, u64>, kind: Kind| signed(counts.get(kind.as_str()).copied().unwrap_or(0));
+        for kind in Kind::ALL {
+            self.rows.get_or_create(&[("kind", kind.as_str())]).set(of(&stats.rows_by_kind, kind));
+            self.bytes.get_or_create(&[("kind", kind.as_str())]).set(of(&stats.bytes_by_kind, kind));
         }
-        if let Ok(stats) = store.stats().await {
-            self.expired.set(signed(stats.expired));
-            self.disk.set(signed(stats.disk_bytes));
-        }
+        self.expired.set(signed(stats.expired));
+        self.disk.set(signed(stats.disk_bytes));
+    }
+
+    /// Forgets the numbers: another server measures the store now.
+    fn forget(&self) {
+        self.rows.clear();
+        self.bytes.clear();
+        self.expired.set(0);
+        self.disk.set(0);
     }
 }
 
@@ -87,11 +94,17 @@ trait Sweep: Send + Sync {
 
     /// Sweeps once, and returns how long to wait before the next sweep.
     fn sweep(&self) -> impl Future<Output = Duration> + Send;
+
+    /// Runs after the last sweep.
+    fn end(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// The rows of the store.
 struct RowSweep {
     store: Arc<dyn Store>,
+    election: Election,
     clock: Arc<dyn Clock>,
     work: Work,
     shown: SweepMetrics,
@@ -103,10 +116,19 @@ impl Sweep for RowSweep {
     const FINISHES: bool = true;
 
     async fn sweep(&self) -> Duration {
-        self.work.run(&*self.store, self.config).await;
-        self.shown.worked(&self.work, &*self.clock);
-        self.shown.look(&*self.store).await;
+        // A store in trouble elects nobody; then the sweep fails too, and is counted.
+        if self.election.is_won().await.unwrap_or(true) {
+            self.work.run(&*self.store, self.config).await;
+            self.shown.worked(&self.work, &*self.clock);
+            self.shown.look(&*self.store).await;
+        } else {
+            self.shown.forget();
+        }
         self.config.interval
+    }
+
+    async fn end(&self) {
+        self.election.resign().await;
     }
 }
 
@@ -166,7 +188,8 @@ impl Janitor {
         stop: &CancellationToken,
     ) {
         let shown = metrics.register(SweepMetrics::register);
-        self.start(RowSweep { store, clock, work: Work::default(), shown, config }, stop);
+        let election = Election::new(Arc::clone(&store), ELECTION, (2 * config.interval).max(SHORTEST_TERM));
+        self.start(RowSweep { store, election, clock, work: Work::default(), shown, config }, stop);
     }
 
     fn start(&self, sweep: impl Sweep + 'static, stop: &CancellationToken) {
@@ -199,12 +222,13 @@ async fn run<S: Sweep>(sweep: S, stop: CancellationToken) {
         let wait = if S::FINISHES {
             sweep.sweep().await
         } else {
-            let Some(wait) = stop.run_until_cancelled(sweep.sweep()).await else { return };
+            let Some(wait) = stop.run_until_cancelled(sweep.sweep()).await else { break };
             wait
         };
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             () = tokio::time::sleep(wait) => {}
         }
     }
+    sweep.end().await;
 }

@@ -7,6 +7,7 @@ mod call_runner;
 mod command;
 mod config;
 mod durations;
+mod election;
 mod engine;
 mod folder;
 mod handler;

@@ -25,15 +25,39 @@ pub struct Config {
 /// Connections to a PostgreSQL server. Its address is in the URL.
 #[derive(Debug, Clone, Copy)]
 pub struct PostgresConfig {
-    /// Connections that read. Two more write and listen. Default 8, at least 1.
+    /// Connections that read and write. One more listens. Default 2, at least 1.
     pub pool_size: usize,
     /// How long a caller waits for a connection before it gets `Unavailable`. Default 5 s.
     pub connect_timeout: Duration,
+    /// Whether a session listens for deletes by other replicas. Default [`Listen::Auto`].
+    pub listen: Listen,
+    /// How often deletes by other replicas are looked for, besides listening. Default 100 ms.
+    pub watch_interval: Duration,
+}
+
+/// Use of the state of a session: named statements, settings, `LISTEN` and advisory locks.
+///
+/// A connection pooler in transaction mode (PgBouncer) keeps none of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Listen {
+    /// Use it, unless a pooler is found between here and the server.
+    #[default]
+    Auto,
+    /// Use it, and refuse a pooler.
+    On,
+    /// Never use it.
+    Off,
 }
 
 impl Default for PostgresConfig {
     fn default() -> Self {
-        Self { pool_size: 8, connect_timeout: Duration::from_secs(5) }
+        Self {
+            pool_size: 2,
+            connect_timeout: Duration::from_secs(5),
+            listen: Listen::Auto,
+            watch_interval: Duration::from_millis(100),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, KindLimits, Limits, PostgresConfig};
+pub use config::{Config, KindLimits, Limits, Listen, PostgresConfig};
 pub use driver::DriverStore;
 pub use entry::{Entry, EntryMeta, Fingerprint, Kind, Namespace, Quota, Reach};
 pub use error::{Result, StoreError};

@@ -270,4 +270,6 @@ pub struct Stats {
     pub rows_by_key_id: BTreeMap<String, u64>,
     /// Rows per kind.
     pub rows_by_kind: BTreeMap<String, u64>,
+    /// Size of the live rows of each kind in bytes: see [`EntryMeta::cost`].
+    pub bytes_by_kind: BTreeMap<String, u64>,
 }

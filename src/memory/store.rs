@@ -135,6 +135,8 @@ pub trait Store: Maintenance {
 
     /// Runs all operations, in order, in one transaction: all of them or none.
     ///
+    /// One exception: a delete over all namespaces may be done in parts. If it fails, some rows may be gone.
+    ///
     /// # Errors
     /// As [`Store::put`], for the first operation that fails.
     async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>>;

@@ -129,6 +129,17 @@ impl Postgres {
         self.own().port
     }
 
+    /// Returns host and port of the server.
+    ///
+    /// # Panics
+    /// If the URL of the server names none.
+    #[must_use]
+    pub fn address(&self) -> (String, u16) {
+        let (_, address) = self.authority.rsplit_once('@').unwrap_or(("", &self.authority));
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, "5432"));
+        (host.to_owned(), port.parse().expect("a port"))
+    }
+
     /// Returns the folder with the unix socket of a private server.
     #[must_use]
     pub fn socket_folder(&self) -> &Path {
@@ -353,7 +364,7 @@ fn newest_programs() -> PathBuf {
 
 /// Returns the user of the server's processes if this process is root.
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
-fn other_user() -> Option<(u32, u32)> {
+pub(crate) fn other_user() -> Option<(u32, u32)> {
     use std::os::unix::fs::MetadataExt;
 
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
@@ -366,7 +377,7 @@ fn other_user() -> Option<(u32, u32)> {
 }
 
 #[allow(clippy::expect_used, reason = "root may")]
-fn own(path: &Path) {
+pub(crate) fn own(path: &Path) {
     if let Some((user, group)) = other_user() {
         chown(path, Some(user), Some(group)).expect("a change of owner");
     }

@@ -129,6 +129,11 @@ impl Frame {
         assets::script_path()
     }
 
+    /// Returns whether the page is about the project, which has more rules of style.
+    pub(crate) fn is_project(&self) -> bool {
+        self.place == Place::Project
+    }
+
     /// Returns whether the page is about memory, and memory is off.
     pub(crate) fn is_off(&self) -> bool {
         self.place.needs_memory() && !self.memory
@@ -150,14 +155,46 @@ impl Frame {
     }
 }
 
+/// What stands in the frame of a page.
+pub(crate) trait Framed: Template {
+    fn frame(&self) -> &Frame;
+}
+
+/// Says that a template stands in the frame that it has as a member.
+macro_rules! framed {
+    ($page:ty) => {
+        impl $crate::frame::Framed for $page {
+            fn frame(&self) -> &$crate::frame::Frame {
+                &self.frame
+            }
+        }
+    };
+}
+pub(crate) use framed;
+
+/// A page: the frame, and what stands in it.
+///
+/// It is compiled once: as a part of each template, it would be there forty times.
+#[derive(Template)]
+#[template(path = "base.html")]
+struct Whole<'a> {
+    frame: &'a Frame,
+    main: &'a str,
+}
+
 /// Answers with a page.
-pub(crate) fn page(template: &impl Template) -> Response {
-    with_status(StatusCode::OK, template)
+pub(crate) fn page(page: &impl Framed) -> Response {
+    with_status(StatusCode::OK, page)
 }
 
 /// Answers with a page and a status.
-pub(crate) fn with_status(status: StatusCode, template: &impl Template) -> Response {
-    let Ok(html) = template.render() else {
+pub(crate) fn with_status(status: StatusCode, page: &impl Framed) -> Response {
+    answer(status, page.render().and_then(|main| Whole { frame: page.frame(), main: &main }.render()))
+}
+
+/// Answers with the whole text of a page.
+pub(crate) fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
+    let Ok(html) = html else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be written").into_response();
     };
     let headers = [
@@ -178,6 +215,8 @@ struct ErrorPage<'a> {
     frame: Frame,
     failure: &'a Failure,
 }
+
+crate::frame::framed!(ErrorPage<'_>);
 
 /// Answers with the page of an error.
 pub(crate) fn failed(ui: &crate::Ui, caller: &Caller, place: Place, failure: &Failure) -> Response {

@@ -17,7 +17,6 @@ use helmdeck_core::{Caller, Timestamp};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::Ui;
 use crate::frame::{Place, failed};
@@ -55,8 +54,8 @@ pub(crate) trait Live: Send {
     /// Returns the REST route that is followed.
     fn source(&self) -> String;
 
-    /// Returns what an event changes on the page.
-    fn changes<'a>(&'a mut self, at: &'a Viewer, event: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>>;
+    /// Returns what an event changes on the page. `data` is its JSON.
+    fn changes<'a>(&'a mut self, at: &'a Viewer, event: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>>;
 }
 
 /// Who looks at a page.
@@ -81,7 +80,7 @@ impl Live for Reread {
         format!("/api/v1/events?topics={}", crate::rest::segment(&self.topics))
     }
 
-    fn changes<'a>(&'a mut self, _: &'a Viewer, _: &'a str, _: Value) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(&'a mut self, _: &'a Viewer, _: &'a str, _: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async { vec![Change::Reload] })
     }
 }
@@ -132,9 +131,10 @@ impl Shown {
         if name.is_empty() {
             return Some(Bytes::from_static(b":\n\n"));
         }
-        let data = serde_json::from_str(&data).unwrap_or_default();
-        let changes =
-            if name == "lost" { vec![Change::Reload] } else { self.view.changes(&self.viewer, &name, data).await };
+        let changes = match name.as_str() {
+            "lost" => vec![Change::Reload],
+            name => self.view.changes(&self.viewer, name, data.as_bytes()).await,
+        };
         // Compact JSON has no line feeds. The id is of our own routes, and of one line.
         let changes = serde_json::to_string(&changes).ok()?;
         Some(format!("id: {id}\ndata: {changes}\n\n").into())

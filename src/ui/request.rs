@@ -4,9 +4,9 @@ use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams};
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::Caller;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
 use crate::Ui;
@@ -50,6 +50,8 @@ impl FromRequestParts<Ui> for PathParams {
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) caller: Caller,
+    /// Address of the server as the browser has it, such as `https://deck.example`.
+    pub(crate) origin: String,
     fields: Vec<(String, String)>,
 }
 
@@ -88,6 +90,12 @@ impl FromRequest<Ui> for Sent {
             let detail = "the form is of an older page, or of another site; open the page again and repeat";
             return Err(refuse(StatusCode::FORBIDDEN, detail));
         }
-        Ok(Self { caller, fields })
+        Ok(Self { caller, origin: origin(&parts.headers), fields })
     }
+}
+
+/// Returns the origin that a form was sent to: it is that of its page, which browsers name.
+fn origin(headers: &HeaderMap) -> String {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    text(ORIGIN).map_or_else(|| format!("http://{}", text(HOST).unwrap_or("127.0.0.1:7700")), str::to_owned)
 }

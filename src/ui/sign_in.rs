@@ -10,7 +10,7 @@ use http::{HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use crate::assets;
-use crate::frame::with_status;
+use crate::frame::answer;
 
 /// Moves the token of a link from the address to the form. The fragment of an address reaches no server and no log.
 const SCRIPT: &str = include_str!("assets/sign_in.js");
@@ -39,14 +39,15 @@ struct SignedInPage {
 /// `/ui/sign-in/provider`.
 pub fn sign_in_page(trouble: Option<&str>, provider: bool) -> Response {
     let status = if trouble.is_some() { StatusCode::UNAUTHORIZED } else { StatusCode::OK };
-    with_status(status, &SignInPage { style: assets::style_path(), script: script_path(), trouble, provider })
+    let page = SignInPage { style: assets::style_path(), script: script_path(), trouble, provider };
+    answer(status, page.render())
 }
 
 /// Answers with a page that leads on to the overview.
 ///
 /// A browser does not send a strict cookie with a redirect that another site began, but with a step of our page.
 pub fn signed_in_page() -> Response {
-    with_status(StatusCode::OK, &SignedInPage { style: assets::style_path() })
+    answer(StatusCode::OK, SignedInPage { style: assets::style_path() }.render())
 }
 
 /// Returns the path of the script.

@@ -24,7 +24,7 @@ fn encoded(text: &str) -> String {
 
 /// Fails if an attack ran, or left something in the page.
 #[track_caller]
-fn is_harmless(tab: &Tab<'_>, what: &str) {
+pub(super) fn is_harmless(tab: &Tab<'_>, what: &str) {
     let found = [tab.complaints(), foreign(tab)].concat();
     assert!(found.is_empty(), "{what}: {}", found.join("\n"));
     let own = tab.text("location.hostname");
@@ -38,17 +38,19 @@ fn hostile_addresses_are_shown_as_texts() {
     let tab = browser.tab();
     let names =
         ["done", "filter", "pack", "outcome", "tenant", "subject", "user", "prefix", "category", "state", "after"];
-    // Everything at once in the parameters of each page, then each attack alone as part of a path.
-    let all = encoded(&corpus::all());
-    let queries: Vec<String> =
-        names.chunks(3).map(|names| names.iter().map(|name| format!("{name}={all}&")).collect()).collect();
+    // A quarter of the attacks in each parameter of a page, another one in the next parameter and on the next page; then
+    // each attack alone as part of a path.
+    let parts: Vec<String> =
+        CORPUS.chunks(CORPUS.len().div_ceil(4)).map(|attacks| encoded(&attacks.join(" "))).collect();
+    let query = |page: usize| -> String {
+        let parameter = |(at, name): (usize, &&str)| format!("{name}={}&", parts[(page + at) % parts.len()]);
+        names.iter().enumerate().map(parameter).collect()
+    };
     let paths = PLACES.iter().filter(|place| place.states.contains(&State::Busy)).map(|place| scene.path(place.path));
     let paths: BTreeSet<String> = paths.map(|path| path.split('?').next().unwrap().to_owned()).collect();
-    for path in paths.iter().filter(|path| *path != "/docs") {
-        for query in &queries {
-            tab.open(&scene.server.url(&format!("{path}?{query}")));
-            is_harmless(&tab, path);
-        }
+    for (number, path) in paths.iter().filter(|path| *path != "/docs").enumerate() {
+        tab.open(&scene.server.url(&format!("{path}?{}", query(number))));
+        is_harmless(&tab, path);
     }
     for (number, attack) in CORPUS.iter().enumerate() {
         let path = ["/ui/packs/", "/ui/conversations/", "/ui/jobs/", "/ui/vault/", "/ui/"][number % 5];
@@ -173,7 +175,7 @@ fn own_page_cannot_be_framed() {
 }
 
 /// Posts a form as a browser does; returns the status and the cookie that is set.
-fn form(server: &Server, path: &str, cookie: &str, body: &str) -> (u16, Option<String>, String) {
+pub(super) fn form(server: &Server, path: &str, cookie: &str, body: &str) -> (u16, Option<String>, String) {
     let origin = server.url("");
     let host = origin.strip_prefix("http://").unwrap();
     let request = format!(
@@ -192,7 +194,7 @@ fn page(server: &Server, path: &str, cookie: &str) -> (u16, String) {
     (answer.code, answer.body)
 }
 
-fn form_token(page: &str) -> &str {
+pub(super) fn form_token(page: &str) -> &str {
     page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap()
 }
 
@@ -221,6 +223,24 @@ fn forms_need_the_token_of_their_caller() {
     assert_eq!(form(server, "/ui/sign-out", &ann, "").0, 303);
     wait_for("the sign-out", || page(server, "/ui/memory", &ann).0 == 303);
     assert_eq!(store(&ann, &format!("&form_token={of_ann}")), 401);
+}
+
+#[test]
+fn link_of_others_shows_no_notice() {
+    let scene = Scene::start(State::Empty);
+    let notice = |query: &str| page(&scene.server, &format!("/ui/memory{query}"), "").1.contains("role=\"status\">The");
+    let done = scene.store_by_form("name", "Ann");
+    assert!(notice(&done), "{done}");
+    let (sentence, seal) = done.split_once("&seal=").unwrap();
+    for link in [
+        sentence.to_owned(),
+        format!("{sentence}&seal="),
+        format!("{sentence}%20Call%20us&seal={seal}"),
+        format!("?done=The%20server%20moved&seal={seal}"),
+        format!("?done=The%20server%20moved&seal={}", "0".repeat(seal.len())),
+    ] {
+        assert!(!notice(&link), "{link}");
+    }
 }
 
 #[test]

@@ -43,6 +43,11 @@ impl Drop for Browser {
 
 impl Browser {
     pub(super) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with more arguments.
+    pub(super) fn start_with(arguments: &[&str]) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("timeout");
         // The protocol is on the descriptors 3 and 4.
@@ -51,7 +56,10 @@ impl Browser {
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en"]);
-        command.args(["--remote-debugging-pipe"]).arg(format!("--user-data-dir={}", profile.path().display()));
+        command
+            .args(arguments)
+            .args(["--remote-debugging-pipe"])
+            .arg(format!("--user-data-dir={}", profile.path().display()));
         command.env("HOME", profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
@@ -88,14 +96,7 @@ impl Browser {
 
     fn try_call(&self, session: Option<&str>, method: &str, parameters: Value) -> Result<Value, Value> {
         let wire = &mut *self.wire.borrow_mut();
-        wire.sent += 1;
-        let id = wire.sent;
-        let mut message = json!({ "id": id, "method": method, "params": parameters });
-        if let Some(session) = session {
-            message["sessionId"] = session.into();
-        }
-        let to = wire.to.as_mut().unwrap();
-        to.write_all(format!("{message}\0").as_bytes()).and_then(|()| to.flush()).unwrap();
+        let id = wire.send(session, method, parameters);
         loop {
             let mut came = wire.next();
             if came["id"] != id {
@@ -108,6 +109,18 @@ impl Browser {
 }
 
 impl Wire {
+    /// Sends a message and returns its id.
+    fn send(&mut self, session: Option<&str>, method: &str, parameters: Value) -> u64 {
+        self.sent += 1;
+        let mut message = json!({ "id": self.sent, "method": method, "params": parameters });
+        if let Some(session) = session {
+            message["sessionId"] = session.into();
+        }
+        let to = self.to.as_mut().unwrap();
+        to.write_all(format!("{message}\0").as_bytes()).and_then(|()| to.flush()).unwrap();
+        self.sent
+    }
+
     fn next(&mut self) -> Value {
         let mut message = Vec::new();
         self.from.read_until(0, &mut message).unwrap();
@@ -285,7 +298,12 @@ impl Tab<'_> {
                 "type": kind, "key": key, "windowsVirtualKeyCode": code,
                 "text": if kind == "keyUp" { "" } else { text },
             });
-            self.call("Input.dispatchKeyEvent", event);
+            if kind == "keyUp" {
+                // Nothing waits for it: what a key does it does on its way down.
+                self.browser.wire.borrow_mut().send(Some(&self.session), "Input.dispatchKeyEvent", event);
+            } else {
+                self.call("Input.dispatchKeyEvent", event);
+            }
         }
     }
 

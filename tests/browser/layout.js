@@ -10,6 +10,7 @@
     const box = element.getBoundingClientRect();
     if (!element.checkVisibility() || element.closest(".skip")) continue;
     if (box.width < 1 || box.height < 1) wrong.push(`no room for ${name(element)}`);
+    if (innerWidth > 1000 && box.right > innerWidth) wrong.push(`out of sight to the right: ${name(element)}`);
   }
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
     const moving = document.getAnimations().length;

@@ -59,6 +59,7 @@
     [/\b\d{4}-\d\d-\d\d\b/g, "DATE"], [/\b[0-9a-f]{7,12}\b/g, "COMMIT"],
     [/^(audit|Rows|Key ID|Last rotation): .*/, "$1: N"], [/^(Version): .*/, "$1: N"],
     [/-[0-9a-z]{8,16}-[0-9a-z]{8}\.json\b/g, "-ID.json"], [/the memory store (failed|is not available)/g, "the memory store FAILED"],
+    [/(the store cannot be read: )\w+/g, "$1WHY"],
     [/\/tmp\/[^\s/"]+/g, "/HOME"], [/(after=)[^&)\s]+/g, "$1NEXT"],
   ];
   // Rows of the audit are written behind the calls: their number and size differ.

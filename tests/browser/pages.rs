@@ -40,16 +40,24 @@ fn look_at(tab: &Tab<'_>, scene: &Scene, place: &Place, state: State) -> Vec<Str
     }
     wrong.extend(checks::axe(tab));
     wrong.extend(checks::layout(tab));
-    tab.picture(&checks::picture(&folder, &format!("{}-light-1400", place.name)));
+    // The other states have the same templates and colours, with less in them.
+    let full = matches!(state, State::Busy | State::Hostile);
+    if full {
+        tab.picture(&checks::picture(&folder, &format!("{}-light-1400", place.name)));
+    }
 
     tab.prefers("dark", "reduce");
-    wrong.extend(checks::axe_colours(tab).into_iter().map(|what| format!("dark: {what}")));
+    if full {
+        wrong.extend(checks::axe_colours(tab).into_iter().map(|what| format!("dark: {what}")));
+    }
     // A window of 1280 pixels at 400 % has 320; the narrowest telephones have 360.
     for width in [320, 360] {
         tab.size(width, 740);
         wrong.extend(checks::layout(tab).into_iter().map(|what| format!("{width} px: {what}")));
     }
-    tab.picture(&checks::picture(&folder, &format!("{}-dark-360", place.name)));
+    if full {
+        tab.picture(&checks::picture(&folder, &format!("{}-dark-360", place.name)));
+    }
 
     if matches!(state, State::Busy | State::Forbidden) {
         tab.size(1400, 900);

@@ -58,7 +58,7 @@ pub(super) const PLACES: &[Place] = &[
     place("cache", "/ui/cache", ALL),
     place("cache-pack", "/ui/cache?pack=test.echo", &[Busy]),
     place("memory", "/ui/memory", ALL),
-    place("memory-done", "/ui/memory?done=The%20fact%20was%20stored.", &[Busy]),
+    place("memory-done", "/ui/memory{done}", &[Busy]),
     place("conversations", "/ui/conversations", ALL),
     place("conversation", "/ui/conversations/{conversation}", FULL),
     place("pack-hostile", "/ui/packs/test.schema?example=0", &[Hostile]),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use helmdeck_testkit::linear::{Fault, Linear};
 use serde_json::json;
 
 use crate::support::program::{Home, Run};
@@ -46,6 +47,49 @@ pub(super) fn project(home: &Home, text: &str) -> PathBuf {
     git(&folder, &["add", "--all"]);
     git(&folder, &["commit", "--quiet", "--message=Remember"]);
     folder
+}
+
+/// Makes a project whose issues are in a tracker too, where every text attacks. Returns its folder.
+///
+/// It has an issue from the tracker, a field that was changed on both sides, a change that was not delivered, and a
+/// tracker that refuses.
+pub(super) fn tracked(home: &Home, text: &str) -> PathBuf {
+    let tracker = Linear::start();
+    let root = project(home, "plain");
+    let settings = format!(
+        "[linear]\nmode = \"live\"\nteam = \"SX9\"\nendpoint = \"{}\"\n[linear.states]\n\"Open\" = \"Todo\"\n",
+        tracker.url()
+    );
+    std::fs::write(root.join(".forge/config.toml"), settings).unwrap();
+    let forge = |arguments: &[&str], code: i32| {
+        let mut command = home.command(KEY, &[&["forge"], arguments].concat());
+        let run = Run::of(command.current_dir(&root).env("LINEAR_API_KEY", tracker.key()).output().unwrap());
+        assert_eq!(run.code, code, "{arguments:?}: {}{}", run.stdout, run.stderr);
+    };
+    let text: String = text.chars().filter(|character| !character.is_control()).collect();
+    let title: String = text.chars().take(60).collect();
+    tracker.with(|store| {
+        store.add(&title);
+        store.edit("SX9-1", |issue| {
+            issue.description.clone_from(&text);
+            issue.labels.insert("<img src=x onerror=hit()>".to_owned());
+        });
+        store.say("SX9-1", "<b onclick=hit()>Eve", &text);
+    });
+    forge(&["trust", "--yes"], 0);
+    forge(&["linear", "pull"], 0);
+    forge(&["issue", "set", "SX9-1", "--title", &format!("Ours {title}")], 0);
+    tracker.with(|store| store.edit("SX9-1", |issue| issue.title = format!("Theirs {title}")));
+    forge(&["linear", "sync"], 1);
+    // Refused with a text of the tracker.
+    let refusal =
+        json!({ "errors": [{ "message": text, "extensions": { "code": text, "userPresentableMessage": text } }] });
+    (0..20).for_each(|_| tracker.fail("", 0, Fault::Http(400, Vec::new(), refusal.to_string())));
+    forge(&["issue", "set", "SX9-1", "--priority", "1"], 0);
+    let mut command = home.command(KEY, &["forge", "linear", "sync"]);
+    let run = Run::of(command.current_dir(&root).env("LINEAR_API_KEY", tracker.key()).output().unwrap());
+    assert_ne!(run.code, 0, "{}", run.stdout);
+    root
 }
 
 fn git(folder: &Path, arguments: &[&str]) {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::attacks;
 use super::chromium::{Browser, Tab};
 use super::corpus;
 use super::files;
@@ -74,12 +75,22 @@ impl Scene {
         scene
     }
 
+    /// A server that a test has filled itself.
+    pub(super) fn of(home: Home, server: Server) -> Self {
+        Self { home, server, project: None, values: BTreeMap::new(), token: None }
+    }
+
     /// A server that asks for tokens, and one of a person with every right.
     pub(super) fn with_tokens() -> Self {
+        Self::with_tokens_at("localhost")
+    }
+
+    /// The same, which goes by another name too.
+    pub(super) fn with_tokens_at(name: &str) -> Self {
         let home = Home::new();
         install(&home, "test.held", HELD, "For tests");
         let token = token(&home, "ann", "admin");
-        let server = Server::start_with(&home, KEY, &[TOKENS]);
+        let server = Server::start_with(&home, KEY, &[TOKENS, ("HELMDECK_SERVER__ALLOWED_HOSTS", name)]);
         Self { home, server, project: None, values: BTreeMap::new(), token: Some(token) }
     }
 
@@ -146,6 +157,8 @@ impl Scene {
         for (key, value, tags) in [("answer.language", fact, json!(["a", "b"])), ("name", "Ann", json!([]))] {
             self.post("/api/v1/memory/store", &json!({ "key": key, "value": value, "tags": tags }));
         }
+        let done = self.store_by_form("name", "Ann");
+        self.values.insert("done", done);
         let encoded: String = session.bytes().map(|byte| format!("%{byte:02X}")).collect();
         for answer in ["Seven.", text] {
             let turn = json!({ "user_message": text, "assistant_response": answer });
@@ -161,6 +174,15 @@ impl Scene {
     /// Returns how many members a list of a route has.
     fn count(&self, path: &str, list: &str) -> usize {
         self.get(path)[list].as_array().unwrap().len()
+    }
+
+    /// Stores a fact by the form of its page. Returns the query of the page that this leads to.
+    pub(super) fn store_by_form(&self, key: &str, value: &str) -> String {
+        let page = self.server.ask("GET /ui/memory", "").body;
+        let body = format!("form_token={}&key={key}&value={value}", attacks::form_token(&page));
+        let (status, _, answer) = attacks::form(&self.server, "/ui/memory/store", "", &body);
+        let location = answer.lines().find_map(|line| line.strip_prefix("location: /ui/memory"));
+        location.unwrap_or_else(|| panic!("{status}: {answer}")).to_owned()
     }
 
     /// Waits until a job is in a state.

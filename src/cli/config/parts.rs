@@ -8,7 +8,7 @@ use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size, size, text};
 use helmdeck_memory::Kind;
 use helmdeck_memory::open::Location;
-use helmdeck_memory::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
+use helmdeck_memory::{Config, Fingerprint, KindLimits, Limits, Listen, PostgresConfig};
 use serde::{Deserialize, Deserializer};
 
 /// `[log]`.
@@ -57,6 +57,7 @@ pub(crate) struct Memory {
     pool_size: usize,
     #[serde(with = "text")]
     connect_timeout: Duration,
+    listen: Listen,
     #[serde(deserialize_with = "length")]
     max_key_bytes: usize,
     #[serde(deserialize_with = "length")]
@@ -164,7 +165,12 @@ impl Memory {
             fingerprint: self.fingerprint,
             readers: self.readers,
             busy_timeout: self.busy_timeout,
-            postgres: PostgresConfig { pool_size: self.pool_size, connect_timeout: self.connect_timeout },
+            postgres: PostgresConfig {
+                pool_size: self.pool_size,
+                connect_timeout: self.connect_timeout,
+                listen: self.listen,
+                ..PostgresConfig::default()
+            },
         }
     }
 }

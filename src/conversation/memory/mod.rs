@@ -138,6 +138,11 @@ impl ConversationMemory {
             runtime.spawn_blocking(move || counter.warm());
         }
         let Dependencies { store, events, clock, summarizer } = dependencies;
+        let mut config = config;
+        if store.changes().is_some() {
+            // Replicas share the store: a turn that another one acknowledged is in the next context here.
+            config.hot_for = Duration::ZERO;
+        }
         let shared = Arc::new(Shared {
             rows: Rows::new(store, counter, config.tokens, Arc::clone(&clock)),
             hot: HotTier::new(config.hot_bytes),

@@ -7,3 +7,4 @@ mod health;
 mod memory_limits;
 mod own_storage;
 mod random_operations;
+mod replicas;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::Clock;
-use helmdeck_engine::defaults;
+use helmdeck_engine::{CallFilter, Config as EngineConfig, Engine, Memory, defaults};
 use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::{Config, DriverStore, Kind, Namespace, Op, Put, Store};
 use helmdeck_testkit::{ManualClock, keyring, sealed_memory};
@@ -61,4 +61,32 @@ async fn unreadable_audit_entry_is_counted_and_skipped() {
     let shown = defaults(&*store, &me()).await.unwrap();
     assert_eq!((shown.unreadable, shown.packs.len(), shown.packs[0].calls), (2, 1, 3));
     assert_eq!(shown.packs[0].pack.as_str(), "a.good");
+}
+
+#[tokio::test]
+async fn search_of_calls_goes_on_where_it_ended() {
+    let clock = Arc::new(ManualClock::default());
+    let store = sealed_memory(Arc::clone(&clock) as _).await;
+    let start = clock.now().micros();
+    let page = json!({"pack": "a.fails", "version": "v1", "start": start, "rows": [{"t": 0, "us": 1, "o": "timeout"}]});
+    let failed = Put::new(me(), Kind::Audit, format!("pack/a.fails/{start:020}"), page.to_string());
+    store.write(vec![Op::Put(failed)]).await.unwrap();
+    write(&*store, &clock, "a.works", 3000).await;
+    let memory = Memory { store, keyring: Arc::new(keyring()), system: None };
+    let engine = Engine::builder(EngineConfig::default()).memory(memory).clock(Arc::clone(&clock) as _).build();
+    let mut filter = CallFilter { outcome: Some("failed".to_owned()), limit: 10, ..CallFilter::default() };
+    let mut searches = 0;
+    let found = loop {
+        let page = engine.memory().unwrap().calls(&me(), filter.clone()).await.unwrap();
+        searches += 1;
+        assert_eq!(page.truncated, page.next.is_some(), "no page is full");
+        match page.next {
+            Some(next) => filter.before = Some(next),
+            None => break page.calls,
+        }
+        assert_eq!(page.calls, []);
+    };
+    assert!((2..=4).contains(&searches), "each search reads 1,024 entries or a few more: {searches}");
+    assert_eq!(found.iter().map(|call| call.outcome.as_str()).collect::<Vec<_>>(), ["timeout"]);
+    engine.shutdown().await;
 }

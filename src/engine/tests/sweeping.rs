@@ -21,6 +21,47 @@ async fn until(engine: &Engine, line: &str) {
 }
 
 #[tokio::test]
+async fn one_server_sweeps_until_another_takes_over() {
+    let clock = Arc::new(ManualClock::default());
+    let store = sealed_memory(Arc::clone(&clock) as _).await;
+    let serve = || {
+        let memory = Memory { store: Arc::clone(&store), keyring: Arc::new(keyring()), system: None };
+        let engine = Engine::builder(Config::default()).memory(memory).clock(Arc::clone(&clock) as _).build();
+        engine.start_sweeping(JanitorConfig { interval: Duration::from_millis(1), ..JanitorConfig::default() });
+        engine
+    };
+    let runs = |engine: &Engine| -> u64 {
+        let metrics = engine.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("helmdeck_janitor_runs_total "));
+        line.map_or(0, |count| count.parse().unwrap())
+    };
+    let run_again = async |engine: &Engine| {
+        let before = runs(engine);
+        while runs(engine) < before + 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let first = serve();
+    run_again(&first).await;
+    let second = serve();
+    run_again(&first).await;
+    assert_eq!(runs(&second), 0, "one of two sweeps");
+    assert!(!second.metrics().contains("helmdeck_memory_rows{"), "and measures the store");
+    let third = serve();
+    first.shutdown().await;
+    // At once, without waiting for the end of the term: time stands still here.
+    while runs(&second) + runs(&third) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (elected, other) = if runs(&second) > 0 { (second, third) } else { (third, second) };
+    run_again(&elected).await;
+    assert_eq!(runs(&other), 0);
+    elected.shutdown().await;
+    run_again(&other).await;
+    other.shutdown().await;
+}
+
+#[tokio::test]
 async fn janitor_metrics_show_work_and_findings() {
     let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);

@@ -1,17 +1,30 @@
 //! Past calls of a caller, from the audit: newest first, filtered, page by page.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use helmdeck_core::{PackName, Timestamp, Version};
-use helmdeck_memory::{Entry, Kind, Namespace, Order, Store, StoreError};
+use helmdeck_memory::requests::Position;
+use helmdeck_memory::{Entry, EntryMeta, Kind, Namespace, Page, Store, StoreError};
+use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::audit::{AuditRow, Finding};
 use crate::tail::CallRecord;
 
-/// How many audit entries are read, until enough calls are found. Each may contain many.
-const READ: [usize; 4] = [16, 128, 1_024, 4_096];
+/// Number of audit entries in the first part that is read. Each may contain many calls.
+const FIRST: usize = 16;
+/// Number of entries in each later part.
+const PART: usize = 128;
+/// Limit of entries that one page reads. A search goes on from there.
+const MOST: usize = 1_024;
+/// Number of entries that are opened at the same time.
+const AT_ONCE: usize = 8;
+/// Longest time between the end of a call and the write of its entry: a write is given up after 5 s.
+const LATE: Duration = Duration::from_secs(6);
 /// Prefix of keys of calls.
 const CALLS: &str = "pack/";
 
@@ -120,7 +133,7 @@ pub struct CallPage {
     pub calls: Vec<PastCall>,
     /// Position of the next page; `None` = this is the last.
     pub next: Option<(Timestamp, u32)>,
-    /// Whether older rows were not read.
+    /// Whether the search ended before the page was full. It goes on at `next`.
     pub truncated: bool,
     /// Number of unreadable audit entries; each may contain several rows.
     pub unreadable: u64,
@@ -138,7 +151,7 @@ struct Rows<'a> {
 
 /// Reads past calls of a caller.
 ///
-/// Cost: linear in what is read, at most 4,096 audit entries; it stops when no older entry can change the page.
+/// Cost: linear in what is read, at most 1,024 audit entries; it stops when no older entry can change the page.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.
@@ -148,31 +161,80 @@ pub(super) async fn calls(
     filter: CallFilter,
 ) -> Result<CallPage, StoreError> {
     let prefix = filter.pack.as_ref().map_or_else(|| CALLS.to_owned(), |pack| format!("{CALLS}{pack}/"));
-    let mut last = CallPage::default();
-    for limit in READ {
-        let scan = store.scan(namespace, Kind::Audit, &prefix, Order::NewestFirst, limit).await?;
-        let (entries, unreadable) = (scan.entries, scan.unreadable);
-        let more = entries.len() as u64 + unreadable >= limit as u64;
+    let filter = Arc::new(filter);
+    // A search goes on where it ended: nothing is skipped there. An entry may hold calls that ended a while before it
+    // was written.
+    let start = |at: Timestamp| Position { updated_at: at.saturating_add(LATE), key: String::new() }.to_cursor();
+    let mut after = filter.before.filter(|(_, skip)| *skip == 0).map(|(at, _)| start(at));
+    let (mut found, mut unreadable, mut entries) = (Vec::new(), 0, 0);
+    loop {
+        let limit = if entries == 0 { FIRST } else { PART };
+        let part = store.list(namespace, Kind::Audit, &prefix, Page { limit, after }).await?;
+        entries += part.entries.len();
         // A call ended before its entry was written, and the entries are sorted by that.
-        let oldest = entries.last().map(|entry| entry.meta.updated_at);
-        let (wanted, owner) = (filter.clone(), namespace.clone());
-        let read = tokio::task::spawn_blocking(move || wanted.page(read(&entries, &owner, &wanted)));
-        last = CallPage { unreadable, truncated: more, ..read.await.map_err(StoreError::unavailable)? };
-        let full = last.next.is_some() && last.calls.last().map(|call| call.at) >= oldest;
-        let late = filter.since.is_some_and(|since| oldest.is_some_and(|oldest| oldest < since));
-        if !more || full || late {
-            last.truncated = false;
-            break;
+        let oldest = part.entries.last().map(|entry| entry.updated_at);
+        let (opened, lost) = open(store, namespace, part.entries).await?;
+        unreadable += lost;
+        let (wanted, owner) = (Arc::clone(&filter), namespace.clone());
+        let read = tokio::task::spawn_blocking(move || read(&opened, &owner, &wanted));
+        found.extend(read.await.map_err(StoreError::unavailable)?);
+        let (page, at) = (CallPage { unreadable, ..filter.page(found.clone()) }, oldest);
+        let full = page.next.is_some() && page.calls.last().map(|call| call.at) >= at;
+        let late = filter.since.is_some_and(|since| at.is_some_and(|at| at < since));
+        after = part.next;
+        let Some(at) = at.filter(|_| after.is_some() && !full && !late) else { return Ok(page) };
+        // Each search gets further than the one before.
+        if entries >= MOST && filter.before.is_none_or(|(before, _)| at < before) {
+            return Ok(cut(page, at));
         }
     }
-    Ok(last)
+}
+
+/// Opens entries. Returns those that open, in their order, and the number of the others.
+async fn open(
+    store: &dyn Store,
+    namespace: &Namespace,
+    entries: Vec<EntryMeta>,
+) -> Result<(Vec<Entry>, u64), StoreError> {
+    let get = |entry: EntryMeta| async move { store.get(namespace, Kind::Audit, &entry.key).await };
+    let mut opening = stream::iter(entries).map(get).buffered(AT_ONCE);
+    let (mut opened, mut unreadable) = (Vec::new(), 0);
+    while let Some(entry) = opening.next().await {
+        match entry {
+            // One that has expired since is no loss.
+            Ok(entry) => opened.extend(entry),
+            Err(StoreError::Unreadable { .. }) => unreadable += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((opened, unreadable))
+}
+
+/// Ends a page at the oldest entry that was read: older calls come when the search goes on there.
+fn cut(mut page: CallPage, oldest: Timestamp) -> CallPage {
+    // The calls of a full page may be older than the oldest entry.
+    page.calls.retain(|call| call.at > oldest);
+    CallPage { next: Some((oldest, 0)), truncated: true, ..page }
+}
+
+/// Returns a text that entries with a wanted outcome contain; `None` if every entry may have one.
+fn trace_of(outcome: Option<&str>) -> Option<String> {
+    match outcome? {
+        // Left out of rows.
+        "ok" => None,
+        "failed" => Some("\"o\":\"".to_owned()),
+        code => Some(format!("\"o\":\"{code}\"")),
+    }
 }
 
 fn read(entries: &[Entry], owner: &Namespace, filter: &CallFilter) -> Vec<PastCall> {
     let mut calls = Vec::new();
-    for entry in entries {
+    let trace = trace_of(filter.outcome.as_deref());
+    let trace = trace.as_ref().map(|trace| Finder::new(trace.as_str()));
+    let has_trace = |bytes: &[u8]| trace.as_ref().is_none_or(|trace| trace.find(bytes).is_some());
+    for entry in entries.iter().filter(|entry| has_trace(&entry.value)) {
         let Ok(page) = serde_json::from_slice::<Rows<'_>>(&entry.value) else { continue };
-        for row in page.rows {
+        for row in page.rows.into_iter().filter(|row| has_trace(row.get().as_bytes())) {
             let Ok(row) = serde_json::from_str::<AuditRow>(row.get()) else { continue };
             let at = Timestamp(page.start.micros().saturating_add(row.after_us));
             if !filter.matches(&page.pack, &row.outcome, at) {
@@ -243,5 +305,23 @@ mod tests {
         assert_eq!(found(CallFilter { outcome: Some("failed".into()), ..all() }), 2);
         assert_eq!(found(CallFilter { pack: PackName::new("a.b").ok(), outcome: Some("timeout".into()), ..all() }), 1);
         assert_eq!(found(CallFilter { since: Some(Timestamp(2)), ..all() }), 2);
+    }
+
+    #[test]
+    fn failures_leave_a_trace_in_their_rows() {
+        let row = |outcome: &'static str| AuditRow {
+            after_us: 1,
+            duration_us: 1,
+            outcome: outcome.into(),
+            cache: None,
+            inputs: serde_json::Map::from_iter([("title".to_owned(), "\"o\":\"".into())]),
+            findings: Vec::new(),
+        };
+        let has = |outcome, wanted| {
+            let text = serde_json::to_string(&row(outcome)).unwrap();
+            trace_of(Some(wanted)).is_none_or(|trace| text.contains(&trace))
+        };
+        assert!(has("timeout", "failed") && has("timeout", "timeout") && has("ok", "ok"));
+        assert!(!has("ok", "failed") && !has("timeout", "not_found"));
     }
 }

@@ -161,7 +161,7 @@ impl Checkpoints<'_> {
         }
         for key in &asked.closes {
             // The checkpoint is made: what cannot be closed now can be closed later.
-            if let Err(error) = self.project.issues().done(key, &close) {
+            if let Err(error) = self.project.issues().done(key, &close, None) {
                 warnings.push(format!("{key} was not closed: {error}"));
             }
         }

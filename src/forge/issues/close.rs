@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::edit::{Changed, changed};
 use super::history::{self, Record};
 use super::queue::{self, ChangeKind, IssueChange};
-use super::store::Source;
+use super::store::{Source, check_match};
 use super::{CANCELLED, Comment, DONE, Issue, Issues, OPEN, absent, check_key};
 use crate::error::{Category, Error, Result};
 use crate::events::{self, Subject, data};
@@ -51,10 +51,12 @@ pub struct Closed {
 impl Issues<'_> {
     /// Closes an issue: its summary goes to the history. Running it again changes nothing.
     ///
+    /// With `if_match` only an issue with this version tag is closed.
+    ///
     /// # Errors
-    /// `Refused` (`E_CRITERIA`) while a criterion is open, unless a reason is given; `NotFound`; `Paused`; errors
-    /// from writing.
-    pub fn done(&self, key: &str, done: &Done) -> Result<Closed> {
+    /// `Refused` (`E_CRITERIA`) while a criterion is open, unless a reason is given; `Stale` if the issue has another
+    /// version tag; `NotFound`; `Paused`; errors from writing.
+    pub fn done(&self, key: &str, done: &Done, if_match: Option<&str>) -> Result<Closed> {
         let project = self.project;
         project.check_not_paused()?;
         check_key(key).map_err(Error::usage)?;
@@ -65,6 +67,7 @@ impl Issues<'_> {
             let key = record.issue.linear_id.clone();
             return Ok(Closed { path: history::path(&key), key, again: true, record });
         };
+        check_match(&issue, if_match)?;
         check_criteria(&issue, done)?;
         // Ask git before taking the lock.
         let mut work = history::work(project, &issue);
@@ -79,6 +82,7 @@ impl Issues<'_> {
         let (record, path) = self.change(Source::Local, |active| {
             let at = active.issues.iter().position(|other| other.answers_to(key)).ok_or_else(|| absent(key))?;
             let before = active.issues.remove(at);
+            check_match(&before, if_match)?;
             check_criteria(&before, done)?;
             let mut after = before.clone();
             after.state = Some(state.to_owned());

@@ -33,7 +33,7 @@ const DEEDS: [Deed; 4] = [Deed::Close, Deed::Reopen, Deed::Rename, Deed::Finish]
 fn act(project: &Project, deed: Deed) -> crate::error::Result<()> {
     let done = Done { anyway: Some("so".to_owned()), ..Done::default() };
     match deed {
-        Deed::Close => project.issues().done(KEY, &done).map(drop),
+        Deed::Close => project.issues().done(KEY, &done, None).map(drop),
         Deed::Reopen => project.issues().reopen(KEY).map(drop),
         Deed::Rename => project.issues().rename(KEY, OTHER).map(drop),
         Deed::Finish => {

@@ -186,7 +186,7 @@ mod tests {
         let add = |title: &str| Add { title: title.to_owned(), ..Add::default() };
         issues.add(&add("One")).unwrap();
         issues.add(&Add { blocked_by: vec!["LOCAL-1".to_owned()], ..add("Two") }).unwrap();
-        issues.done("LOCAL-1", &Done { why: Some("It was asked".to_owned()), ..Done::default() }).unwrap();
+        issues.done("LOCAL-1", &Done { why: Some("It was asked".to_owned()), ..Done::default() }, None).unwrap();
         for _ in 0..2 {
             issues.rename_closed("LOCAL-1", "SX9-7", |issue| issue.url = Some("https://x".to_owned())).unwrap();
         }
@@ -207,7 +207,7 @@ mod tests {
         let fixture = Fixture::new();
         let issues = fixture.project.issues();
         issues.add(&Add { title: "One".to_owned(), ..Add::default() }).unwrap();
-        issues.done("LOCAL-1", &Done::default()).unwrap();
+        issues.done("LOCAL-1", &Done::default(), None).unwrap();
         fixture.repository.write(".forge/linear/issues/SX9-7.json", r#"{"linear_id": "SX9-7", "title": "One"}"#);
         issues.rename_closed("LOCAL-1", "SX9-7", |_| ()).unwrap();
         assert_eq!(issues.read().unwrap().issues, []);

@@ -382,7 +382,11 @@ impl Issues<'_> {
     }
 }
 
-fn check_match(issue: &Issue, if_match: Option<&str>) -> Result<()> {
+/// Refuses an issue with another version tag than the wanted one.
+///
+/// # Errors
+/// `Stale`, with the issue as it is.
+pub(super) fn check_match(issue: &Issue, if_match: Option<&str>) -> Result<()> {
     let Some(wanted) = if_match else { return Ok(()) };
     let (text, found) = (print(issue)?, etag(issue)?);
     if found == wanted {

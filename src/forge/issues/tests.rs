@@ -118,17 +118,18 @@ fn a_closed_issue_is_in_the_history() {
     let issues = fixture.project.issues();
     issues.add(&Add { title: "One".to_owned(), criteria: vec!["It works".to_owned()], ..Add::default() }).unwrap();
     add(&fixture, "Two");
-    let refused = issues.done("LOCAL-1", &Done::default()).unwrap_err();
+    let refused = issues.done("LOCAL-1", &Done::default(), None).unwrap_err();
     assert!(refused.code == "E_CRITERIA" && refused.message.contains("1. It works"), "{refused}");
     let check = CriterionDone { criterion: "1".to_owned(), done: true, evidence: Some("seen".to_owned()) };
     issues.set("LOCAL-1", &Edit { checked: vec![check], ..Edit::default() }, None).unwrap();
     issues.comment("LOCAL-1", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
-    let closed = issues.done("LOCAL-1", &Done { why: Some("It was asked".to_owned()), ..Done::default() }).unwrap();
+    let closed =
+        issues.done("LOCAL-1", &Done { why: Some("It was asked".to_owned()), ..Done::default() }, None).unwrap();
     assert!(!closed.again);
     let text = fixture.text(&format!("{HISTORY}/LOCAL-1.md"));
     assert!(text.contains("- [x] It works (seen)") && text.contains("It was asked"), "{text}");
     assert!(fixture.text(".forge/linear/issues/LOCAL-1.json").contains("\"state\": \"Done\"") && !fixture.has(FOCUS));
-    assert!(issues.done("LOCAL-1", &Done::default()).unwrap().again);
+    assert!(issues.done("LOCAL-1", &Done::default(), None).unwrap().again);
     let listed = issues.list(Scope::All).unwrap();
     assert_eq!(listed.counts, Counts { open: 1, ready: 1, blocked: 0, done: 1 });
     assert_eq!(listed.issues.len(), 2);
@@ -137,7 +138,7 @@ fn a_closed_issue_is_in_the_history() {
     let open = issues.reopen("LOCAL-1").unwrap().issue;
     assert_eq!((open.state.as_deref(), open.comments.len()), (Some("Open"), 2));
     assert!(!fixture.has(&format!("{HISTORY}/LOCAL-1.md")));
-    let again = issues.done("LOCAL-1", &Done { cancelled: true, ..Done::default() }).unwrap();
+    let again = issues.done("LOCAL-1", &Done { cancelled: true, ..Done::default() }, None).unwrap();
     assert_eq!(again.record.issue.state.as_deref(), Some("Cancelled"));
 }
 
@@ -202,7 +203,7 @@ fn a_start_switches_the_branch_if_the_tree_allows_it() {
     assert_eq!(fixture.repository.run(&["branch", "--show-current"]).trim(), "feature/LOCAL-1-wire-it");
     fixture.repository.run(&["switch", "--quiet", "main"]);
     assert_eq!(outcome(&start("LOCAL-1")), Some(BranchOutcome::Switched));
-    issues.done("LOCAL-1", &Done::default()).unwrap();
+    issues.done("LOCAL-1", &Done::default(), None).unwrap();
     assert_eq!(issues.start("LOCAL-1", &Start::default()).unwrap_err().code, "E_REFUSED");
 }
 

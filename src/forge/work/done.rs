@@ -90,7 +90,7 @@ impl Work<'_> {
             });
         }
         let closed = match &focus.linear_issue {
-            Some(key) => match project.issues().done(key, &close) {
+            Some(key) => match project.issues().done(key, &close, None) {
                 Err(error) if error.category == Category::NotFound => {
                     warnings.push(format!("{key} is not an issue here: it was not closed"));
                     None

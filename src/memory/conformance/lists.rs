@@ -181,11 +181,15 @@ pub(super) async fn totals_add_up(s: Fixture) {
         Put::new(alice(), Kind::Cache, "a", "v"),
         Put { ttl: Some(Duration::ZERO), tags: vec!["t".into()], ..Put::new(alice(), Kind::Audit, "x", "v") },
     ];
-    let mut bytes = 0;
+    let (mut bytes, mut of_kind) = (0, BTreeMap::new());
     for put in puts {
-        bytes += s.store.put(put).await.unwrap().cost();
+        let meta = s.store.put(put).await.unwrap();
+        bytes += meta.cost();
+        of_kind.insert(meta.kind.as_str().to_owned(), meta.cost());
     }
+    of_kind.remove("audit");
     let stats = s.store.stats().await.unwrap();
+    assert_eq!(stats.bytes_by_kind, of_kind);
     assert_eq!((stats.rows, stats.expired), (2, 1));
     assert_eq!(stats.rows_by_kind, BTreeMap::from([("cache".to_owned(), 1), ("note".to_owned(), 1)]));
     assert_eq!(stats.rows_by_key_id.values().sum::<u64>(), 2);

@@ -7,6 +7,10 @@ mod janitor;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
+mod postgres_changes;
+#[cfg(feature = "postgres")]
+mod postgres_scale;
+#[cfg(feature = "postgres")]
 mod postgres_trouble;
 mod replaced;
 mod rotate;

@@ -11,8 +11,7 @@ use super::{KEY_A, KEY_B, alice, get, id, put, ring};
 use crate::drivers::postgres::Postgres;
 use crate::open::{exists, open_clear};
 use crate::{
-    Change, Config, Delete, DriverStore, Kind, Limits, Namespace, Op, Put, Reach, Result, Store, StoreError,
-    conformance, open,
+    Config, Delete, DriverStore, Kind, Limits, Namespace, Op, Put, Reach, Result, Store, StoreError, conformance, open,
 };
 
 pub(super) async fn open_at(url: &str) -> Result<Arc<dyn Store>> {
@@ -24,19 +23,19 @@ pub(super) async fn open_with(url: &str, config: Config) -> Result<Arc<dyn Store
 }
 
 /// Schemas of one database, one after the other: what a URL can say.
-struct Schemas {
-    server: Arc<Server>,
-    url: String,
+pub(super) struct Schemas {
+    pub(super) server: Arc<Server>,
+    pub(super) url: String,
     count: AtomicU32,
 }
 
 impl Schemas {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let server = Server::shared();
         Self { url: server.database(), server, count: AtomicU32::new(0) }
     }
 
-    fn next(&self) -> String {
+    pub(super) fn next(&self) -> String {
         let name = format!("case{}", self.count.fetch_add(1, Ordering::SeqCst));
         self.server.sql(&self.url, &format!("CREATE SCHEMA {name}"));
         format!("{}?options=-csearch_path%3D{name}", self.url)
@@ -104,7 +103,7 @@ async fn replicas_may_start_at_once_on_an_empty_database() {
         stores.push(one.await.unwrap());
     }
     assert_eq!(stores[0].stats().await.unwrap().rows, 8);
-    assert_eq!(server.query(&url, "SELECT count(*) FROM memory_migrations"), "1");
+    assert_eq!(server.query(&url, "SELECT count(*) FROM memory_migrations"), "2");
     assert_eq!(server.query(&url, "SELECT count(*) FROM memory_spaces"), "1");
 }
 
@@ -289,7 +288,7 @@ async fn a_quota_is_exact_among_four_stores() {
 }
 
 /// The counters, and the counted rows.
-async fn counted(server: &Server, url: &str) -> (String, String) {
+pub(super) async fn counted(server: &Server, url: &str) -> (String, String) {
     (
         server.query(
             url,
@@ -358,33 +357,6 @@ async fn three_busy_stores_keep_counters_exact() {
     }
     let (counters, truth) = counted(&server, &url).await;
     assert_eq!(counters, truth);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deletes_are_notified_also_after_a_lost_connection() {
-    let server = Server::shared();
-    let url = server.database();
-    let (one, two) = (open_at(&url).await.unwrap(), open_at(&url).await.unwrap());
-    let (mut heard_by_one, mut heard_by_two) = (one.changes().unwrap(), two.changes().unwrap());
-    let hear = async |changes: &mut crate::Changes| {
-        tokio::time::timeout(Duration::from_secs(30), changes.recv()).await.unwrap().unwrap()
-    };
-    let delete = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "repo:a\0b".into() };
-    one.delete(delete.clone()).await.unwrap();
-    assert_eq!(hear(&mut heard_by_two).await, Change::Deleted(delete.clone()));
-    one.put(put("k", "v")).await.unwrap();
-
-    // A listening process holds a lock that shows that it is alive.
-    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
-                AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)";
-    assert_eq!(server.query(&url, cut).lines().count(), 2);
-    for changes in [&mut heard_by_one, &mut heard_by_two] {
-        assert_eq!(hear(changes).await, Change::Anything, "the connection is lost");
-        assert_eq!(hear(changes).await, Change::Anything, "and there again");
-    }
-    two.delete(delete.clone()).await.unwrap();
-    assert_eq!(hear(&mut heard_by_one).await, Change::Deleted(delete));
-    assert!(heard_by_two.try_recv().is_err(), "a replica skips its own notifications");
 }
 
 #[tokio::test(flavor = "multi_thread")]

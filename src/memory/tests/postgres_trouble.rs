@@ -113,7 +113,7 @@ async fn server_crash_loses_no_acknowledged_write() {
 async fn silent_server_times_out_and_recovers() {
     let server = Server::start();
     let url = server.database();
-    let postgres = PostgresConfig { pool_size: 2, connect_timeout: Duration::from_millis(500) };
+    let postgres = PostgresConfig { connect_timeout: Duration::from_millis(500), ..PostgresConfig::default() };
     let config = Config { postgres, ..Config::default() };
     let store = open_with(&url, config.clone()).await.unwrap();
     store.put(put("k", "v")).await.unwrap();

@@ -123,14 +123,21 @@ async fn list(
             if tenant.as_deref().is_none_or(|tenant| *tenant == *own.tenant) {
                 page = state.limits.in_time(memory.calls(&own, filter.clone())).await??;
             }
-            let others = memory.recent_calls().after(0, usize::MAX, |call| whose.has(call) && !is_own(call));
-            let (own_more, truncated, unreadable) = (page.next.is_some(), page.truncated, page.unreadable);
+            // A search that goes on later shows what is older then.
+            let end = page.next.filter(|_| page.truncated);
+            let is_here = |call: &CallRecord| end.is_none_or(|(end, _)| call.at > end);
+            let others =
+                memory.recent_calls().after(0, usize::MAX, |call| whose.has(call) && !is_own(call) && is_here(call));
+            let (own_more, unreadable) = (page.next.is_some(), page.unreadable);
             let calls = page.calls.into_iter().chain(others.entries.into_iter().map(PastCall::from)).collect();
             let mut merged = filter.page(calls);
-            if merged.next.is_none() && own_more {
+            merged.truncated = merged.next.is_none() && end.is_some();
+            if merged.truncated {
+                merged.next = end;
+            } else if merged.next.is_none() && own_more {
                 merged.next = after_last(&filter, &merged);
             }
-            CallPage { truncated, unreadable, ..merged }
+            CallPage { unreadable, ..merged }
         }
     };
     let next = page.next.map(|(at, skip)| format!("{}.{skip}", at.micros()));

@@ -131,7 +131,7 @@ async fn local_issues_and_their_changes_are_delivered_once() {
     clone.push().await;
     assert!(mock.issue(1).labels.contains("in progress"));
     assert_eq!((mock.issue(2).parent, mock.issue(2).blocked_by.len()), (None, 0));
-    issues.done("GH-1", &Done::default()).unwrap();
+    issues.done("GH-1", &Done::default(), None).unwrap();
     clone.push().await;
     let closed = mock.issue(1);
     assert_eq!((closed.closed, closed.reason.as_deref()), (true, Some("completed")));
@@ -149,7 +149,7 @@ async fn closed_local_issues_are_created_closed() {
     let issues = clone.project.issues();
     for (title, cancelled) in [("One", false), ("Two", true)] {
         let key = issues.add(&Add { title: title.into(), ..Add::default() }).unwrap().issue.linear_id;
-        issues.done(&key, &Done { cancelled, ..Done::default() }).unwrap();
+        issues.done(&key, &Done { cancelled, ..Done::default() }, None).unwrap();
     }
     mock.with(|store| store.cut_next_post = true);
     let pushed = clone.push().await;

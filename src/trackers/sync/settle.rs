@@ -247,7 +247,7 @@ impl Sync<'_> {
                 commits: one.closed_by.iter().cloned().collect(),
                 ..Done::default()
             };
-            match self.project.issues().done(&one.key, &done) {
+            match self.project.issues().done(&one.key, &done, None) {
                 Ok(_) => outcome.closed.push(one.key.clone()),
                 Err(error) => outcome.warnings.push(format!("{} stays active: {}", one.key, error.message)),
             }

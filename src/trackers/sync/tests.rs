@@ -235,7 +235,7 @@ async fn completed_issues_go_to_the_history_on_both_sides() {
     mock.with(|store| (store.add("Theirs"), store.add("Ours"), store.add("Dropped")));
     let clone = Clone::new(&mock);
     clone.pull().await;
-    clone.project.issues().done("SX9-2", &helmdeck_forge::issues::Done::default()).unwrap();
+    clone.project.issues().done("SX9-2", &helmdeck_forge::issues::Done::default(), None).unwrap();
     clone.push().await;
     assert_eq!(mock.issue("SX9-2").state, "Done");
     mock.with(|store| {

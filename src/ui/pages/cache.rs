@@ -22,6 +22,7 @@ const LIST: ListOf = ListOf {
     title: "Cache",
     route: "/api/v1/memory/entries",
     filters: &["pack", "tag", "tenant", "subject", "session"],
+    ..ListOf::PLAIN
 };
 /// Members of a purge, as they are in the URL of the page that shows what goes.
 const SELECTS: [&str; 6] = ["all", "pack", "tag", "tenant", "subject", "session"];
@@ -105,6 +106,8 @@ struct CachePage {
     holders: Holders,
 }
 
+crate::frame::framed!(CachePage);
+
 impl CachePage {
     /// URL of the page that shows what a purge of this list's namespace deletes.
     fn purge_namespace(&self) -> String {
@@ -123,6 +126,8 @@ struct PurgePage {
     fields: Vec<(&'static str, String)>,
     preview: Preview,
 }
+
+crate::frame::framed!(PurgePage);
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let answer = async {

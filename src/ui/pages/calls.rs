@@ -11,9 +11,9 @@ use axum::routing::get;
 use futures_util::future::BoxFuture;
 use helmdeck_core::{Caller, Timestamp};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::answered;
+use super::list::{ListOf, Listed};
 use crate::Ui;
 use crate::frame::{Frame, Place, page};
 use crate::live::{Change, Live, Viewer};
@@ -21,10 +21,15 @@ use crate::request::By;
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
-/// Parameters of the page that select calls.
-const FILTERS: [&str; 4] = ["pack", "outcome", "tenant", "user"];
-/// Number of calls on a page.
-const ROWS: usize = 100;
+const LIST: ListOf = ListOf {
+    place: Place::Calls,
+    title: "Calls",
+    route: "/api/v1/audit",
+    filters: &["pack", "outcome", "tenant", "user"],
+    own: &["since"],
+    cursor: "cursor",
+    rows: 100,
+};
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui/calls", get(list))
@@ -32,7 +37,7 @@ pub(super) fn routes() -> Router<Ui> {
 
 /// A call.
 #[derive(Debug, Deserialize)]
-struct Call {
+pub(super) struct Call {
     at: Time,
     tenant: String,
     user: String,
@@ -62,6 +67,9 @@ struct Finding {
 struct CallList {
     calls: Vec<Call>,
     next: Option<String>,
+    /// Number of calls that a stream left out.
+    #[serde(default)]
+    skipped: u64,
     #[serde(default)]
     truncated: bool,
     #[serde(default)]
@@ -71,12 +79,12 @@ struct CallList {
 /// Row of a call.
 #[derive(Template)]
 #[template(path = "call_row.html")]
-pub(super) struct CallRow {
-    call: Call,
-    now: Timestamp,
+pub(super) struct CallRow<'a> {
+    pub(super) call: &'a Call,
+    pub(super) now: Timestamp,
 }
 
-impl CallRow {
+impl CallRow<'_> {
     /// Returns the id of the row: the same call has the same one from the list and from the stream.
     fn id(&self) -> String {
         format!("call-{}-{}-{}", self.call.at.0.micros(), self.call.duration_us, self.call.pack)
@@ -84,7 +92,7 @@ impl CallRow {
 
     /// Returns the page with the cached answers of this caller and pack.
     fn cache_path(&self) -> String {
-        let Call { tenant, user, pack, .. } = &self.call;
+        let Call { tenant, user, pack, .. } = self.call;
         format!("/ui/cache?pack={}&tenant={}&subject={}", segment(pack), segment(tenant), segment(user))
     }
 }
@@ -93,28 +101,25 @@ impl CallRow {
 #[template(path = "calls.html")]
 struct CallsPage {
     frame: Frame,
-    rows: Vec<CallRow>,
-    list: CallList,
-    pack: String,
-    outcome: String,
-    tenant: String,
-    user: String,
-    since: String,
-    /// Query of the next page without its cursor.
-    query: String,
+    list: Listed<CallList>,
 }
+
+crate::frame::framed!(CallsPage);
 
 impl CallsPage {
     /// Choices of the time that is shown, as value and label.
     const SINCE: [(&'static str, &'static str); 4] =
         [("", "any time"), ("hour", "the last hour"), ("day", "the last day"), ("week", "the last week")];
+
+    fn row<'a>(&self, call: &'a Call) -> CallRow<'a> {
+        CallRow { call, now: self.frame.now }
+    }
 }
 
 /// Returns the newest calls that a caller may see.
-pub(super) async fn newest(ui: &Ui, caller: &Caller, limit: usize) -> Result<Vec<CallRow>, Failure> {
-    let list: CallList = ui.rest.get(caller, &format!("/api/v1/audit?limit={limit}")).await?;
-    let now = ui.clock.now();
-    Ok(list.calls.into_iter().map(|call| CallRow { call, now }).collect())
+pub(super) async fn newest(ui: &Ui, caller: &Caller, limit: usize) -> Result<Vec<Call>, Failure> {
+    let list: CallList = ui.rest.get(caller, &format!("{}?limit={limit}", LIST.route)).await?;
+    Ok(list.calls)
 }
 
 /// Returns the start of a time that was chosen.
@@ -131,31 +136,16 @@ fn since(choice: &str, now: Timestamp) -> Option<String> {
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::State::of(&query);
+    let from = since(state.get("since"), ui.clock.now()).map(|at| format!("&since={}", segment(&at)));
     let answer = async {
-        let filter = state.query(&FILTERS);
-        let now = ui.clock.now();
-        let from = since(state.get("since"), now).map(|at| format!("&since={}", segment(&at))).unwrap_or_default();
-        let cursor = state.query(&["cursor"]);
-        let route = format!("/api/v1/audit?limit={ROWS}{filter}{from}{cursor}");
-        let mut list: CallList = ui.rest.get(&caller, &route).await?;
-        let mut frame = Frame::new("Calls", Place::Calls, &caller, &ui);
-        // An older page does not change.
-        if cursor.is_empty() {
-            frame = frame.live(&format!("view=calls{filter}"));
+        let list: Listed<CallList> = LIST.read_with(&ui, &caller, &query, &from.unwrap_or_default()).await?;
+        let mut frame = Frame::new(LIST.title, LIST.place, &caller, &ui);
+        if !list.is_older() {
+            frame = frame.live(&format!("view=calls{}", list.filter()));
         }
-        Ok(page(&CallsPage {
-            frame,
-            rows: std::mem::take(&mut list.calls).into_iter().map(|call| CallRow { call, now }).collect(),
-            list,
-            pack: state.get("pack").to_owned(),
-            outcome: state.get("outcome").to_owned(),
-            tenant: state.get("tenant").to_owned(),
-            user: state.get("user").to_owned(),
-            since: state.get("since").to_owned(),
-            query: state.query(&["pack", "outcome", "tenant", "user", "since"]),
-        }))
+        Ok(page(&CallsPage { frame, list }))
     };
-    answered(&ui, &caller, Place::Calls, answer.await)
+    answered(&ui, &caller, LIST.place, answer.await)
 }
 
 /// Live view of the page: new calls come first.
@@ -165,7 +155,7 @@ struct LiveCalls {
 
 /// Returns the live view of a page of calls.
 pub(super) fn live(state: &super::State) -> Box<dyn Live> {
-    Box::new(LiveCalls { filter: state.query(&FILTERS) })
+    Box::new(LiveCalls { filter: state.query(LIST.filters) })
 }
 
 impl Live for LiveCalls {
@@ -173,10 +163,11 @@ impl Live for LiveCalls {
         format!("/api/v1/events?topics=calls{}", self.filter)
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async move {
-            let skipped = data["skipped"].as_u64().unwrap_or_default();
-            let mut changes = rows(at, data, ROWS);
+            let list = read(data);
+            let skipped = list.skipped;
+            let mut changes = rows(at, list.calls, LIST.rows);
             if skipped > 0 {
                 let text = shown::count(skipped, "more call");
                 let html = format!("<p id=\"calls-skipped\" class=\"note\">{text} came too fast to be listed.</p>");
@@ -187,14 +178,21 @@ impl Live for LiveCalls {
     }
 }
 
-/// Returns the rows of an event with calls, for an element `calls` that keeps at most `max`.
-pub(super) fn rows(at: &Viewer, data: Value, max: usize) -> Vec<Change> {
+fn read(data: &[u8]) -> CallList {
+    serde_json::from_slice(data).unwrap_or_default()
+}
+
+/// Returns the changes of an event with calls, for an element `calls` that keeps at most `max`.
+pub(super) fn changes(at: &Viewer, data: &[u8], max: usize) -> Vec<Change> {
+    rows(at, read(data).calls, max)
+}
+
+fn rows(at: &Viewer, mut calls: Vec<Call>, max: usize) -> Vec<Change> {
     let now = at.now();
-    let mut calls = CallList::deserialize(data).unwrap_or_default().calls;
     // Older ones would be dropped at once.
     calls.drain(..calls.len().saturating_sub(max));
-    let add = |call| {
-        let row = CallRow { call, now };
+    let add = |call: Call| {
+        let row = CallRow { call: &call, now };
         Some(Change::Add { to: "calls", id: row.id(), html: row.render().ok()?, max })
     };
     let mut changes: Vec<Change> = calls.into_iter().filter_map(add).collect();

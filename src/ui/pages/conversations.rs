@@ -22,6 +22,7 @@ const LIST: ListOf = ListOf {
     title: "Conversations",
     route: "/api/v1/conversations",
     filters: &["tenant", "user"],
+    ..ListOf::PLAIN
 };
 
 pub(super) fn routes() -> Router<Ui> {
@@ -67,6 +68,8 @@ struct ConversationsPage {
     frame: Frame,
     list: Listed<ConversationList>,
 }
+
+crate::frame::framed!(ConversationsPage);
 
 /// What the strategy makes of a conversation.
 #[derive(Debug, Deserialize)]
@@ -121,6 +124,8 @@ struct ConversationPage {
     trace: Trace,
     turns: TurnList,
 }
+
+crate::frame::framed!(ConversationPage);
 
 impl ConversationPage {
     /// Query that names the owner.

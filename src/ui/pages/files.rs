@@ -16,8 +16,13 @@ use crate::request::{By, PathParams, Sent};
 use crate::rest::{path as encoded, segment};
 use crate::shown::{self, Time};
 
-const LIST: ListOf =
-    ListOf { place: Place::Files, title: "Files", route: "/api/v1/artifacts", filters: &["pack", "all"] };
+const LIST: ListOf = ListOf {
+    place: Place::Files,
+    title: "Files",
+    route: "/api/v1/artifacts",
+    filters: &["pack", "all"],
+    ..ListOf::PLAIN
+};
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
@@ -78,11 +83,21 @@ struct FilesPage {
     sandboxes: Vec<Sandbox>,
 }
 
+crate::frame::framed!(FilesPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     // A server without sandboxes refuses.
     let sandboxes: SandboxList = ui.rest.get(&caller, "/api/v1/sessions").await.unwrap_or_default();
     let sandboxes = sandboxes.sessions;
-    LIST.show(&ui, &caller, &query, |frame, list| FilesPage { frame, list, sandboxes }).await
+    // Calls and jobs leave files, and have sandboxes.
+    let topics: Vec<&str> = super::topics(&ui, &caller).into_iter().filter(|topic| *topic != "stats").collect();
+    let make = |mut frame: Frame, list: Listed<ArtifactList>| {
+        if !topics.is_empty() && !list.is_older() {
+            frame = frame.live(&format!("view=page&topics={}", topics.join(",")));
+        }
+        FilesPage { frame, list, sandboxes }
+    };
+    LIST.show(&ui, &caller, &query, make).await
 }
 
 /// Sends an artifact as the REST route does: as an attachment, never rendered.

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::files::Artifact;
+use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
@@ -20,8 +21,8 @@ use crate::request::{By, PathParams, Sent};
 use crate::rest::segment;
 use crate::shown::{self, Time};
 
-/// Number of jobs on a page.
-const ROWS: usize = 50;
+const LIST: ListOf =
+    ListOf { place: Place::Jobs, title: "Jobs", route: "/api/v1/jobs", filters: &["state"], ..ListOf::PLAIN };
 /// Number of steps on a page.
 const STEPS: usize = 256;
 
@@ -87,8 +88,8 @@ struct Reports {
 /// Row of a job in a list.
 #[derive(Template)]
 #[template(path = "job_row.html")]
-pub(super) struct JobRow {
-    pub(super) job: Job,
+pub(super) struct JobRow<'a> {
+    pub(super) job: &'a Job,
     pub(super) now: Timestamp,
 }
 
@@ -96,11 +97,16 @@ pub(super) struct JobRow {
 #[template(path = "jobs.html")]
 struct JobsPage {
     frame: Frame,
-    done: String,
-    state: String,
+    list: Listed<JobList>,
     states: [&'static str; 6],
-    rows: Vec<JobRow>,
-    next: Option<String>,
+}
+
+crate::frame::framed!(JobsPage);
+
+impl JobsPage {
+    fn row<'a>(&self, job: &'a Job) -> JobRow<'a> {
+        JobRow { job, now: self.frame.now }
+    }
 }
 
 /// State of a job: the part of its page that changes while it runs.
@@ -138,6 +144,8 @@ struct JobPage {
     patch: Option<String>,
 }
 
+crate::frame::framed!(JobPage);
+
 impl JobPage {
     fn facts(&self) -> JobFacts<'_> {
         JobFacts { job: &self.job, now: self.frame.now }
@@ -149,26 +157,13 @@ impl JobPage {
 }
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
-    let state = super::State::of(&query);
-    let answer = async {
-        let route = format!("/api/v1/jobs?limit={ROWS}{}", state.query(&["state", "after"]));
-        let list: JobList = ui.rest.get(&caller, &route).await?;
-        let mut frame = Frame::new("Jobs", Place::Jobs, &caller, &ui);
-        // An older page does not grow.
-        if state.get("after").is_empty() {
-            frame = frame.live(&format!("view=jobs{}", state.query(&["state"])));
+    let make = |mut frame: Frame, list: Listed<JobList>| {
+        if !list.is_older() {
+            frame = frame.live(&format!("view=jobs{}", list.filter()));
         }
-        let now = frame.now;
-        Ok(page(&JobsPage {
-            frame,
-            done: state.done(&ui, &caller),
-            state: state.get("state").to_owned(),
-            states: ["", "queued", "running", "succeeded", "failed", "cancelled"],
-            rows: list.jobs.into_iter().map(|job| JobRow { job, now }).collect(),
-            next: list.next,
-        }))
+        JobsPage { frame, list, states: ["", "queued", "running", "succeeded", "failed", "cancelled"] }
     };
-    answered(&ui, &caller, Place::Jobs, answer.await)
+    LIST.show(&ui, &caller, &query, make).await
 }
 
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
@@ -226,21 +221,21 @@ impl Live for LiveJobs {
         "/api/v1/events?topics=jobs".to_owned()
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>> {
-        Box::pin(async move { rows(at, data, ROWS, |job| self.state.is_empty() || job.state == self.state) })
+    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
+        Box::pin(async move { rows(at, data, LIST.rows, |job| self.state.is_empty() || job.state == self.state) })
     }
 }
 
 /// Returns the changes of an event with jobs, for an element `jobs` with those that match.
-pub(super) fn rows(at: &Viewer, mut data: Value, max: usize, matches: impl Fn(&Job) -> bool) -> Vec<Change> {
+pub(super) fn rows(at: &Viewer, data: &[u8], max: usize, matches: impl Fn(&Job) -> bool) -> Vec<Change> {
     let now = at.now();
-    let jobs = Vec::<Job>::deserialize(data["jobs"].take()).unwrap_or_default();
+    let jobs = serde_json::from_slice::<JobList>(data).map(|list| list.jobs).unwrap_or_default();
     let change = |job: Job| {
         let id = format!("job-{}", job.id);
         if !matches(&job) {
             return Some(Change::Drop { id });
         }
-        Some(Change::Add { to: "jobs", id, html: JobRow { job, now }.render().ok()?, max })
+        Some(Change::Add { to: "jobs", id, html: JobRow { job: &job, now }.render().ok()?, max })
     };
     let mut changes: Vec<Change> = jobs.into_iter().filter_map(change).collect();
     if changes.iter().any(|change| matches!(change, Change::Add { .. })) {
@@ -264,9 +259,9 @@ impl Live for LiveJob {
         format!("/api/v1/jobs/{}/events", segment(&self.id))
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async move {
-            let Ok(job) = Job::deserialize(data) else { return Vec::new() };
+            let Ok(job) = serde_json::from_slice::<Job>(data) else { return Vec::new() };
             let now = at.now();
             let mut changes = Vec::new();
             if let Some(step) = &job.progress {

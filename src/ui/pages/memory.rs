@@ -99,6 +99,8 @@ struct MemoryPage {
     edited: Option<Fact>,
 }
 
+crate::frame::framed!(MemoryPage);
+
 impl MemoryPage {
     fn is_filtered(&self) -> bool {
         [&self.prefix, &self.category, &self.tag].iter().any(|filter| !filter.is_empty())

@@ -21,7 +21,7 @@ use axum::body::Body;
 use axum::extract::{self, RawQuery};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use helmdeck_core::Caller;
+use helmdeck_core::{Caller, Permission};
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 
@@ -73,6 +73,17 @@ pub(crate) fn view(name: &str, state: &State) -> Option<Box<dyn Live>> {
         "job" => Some(jobs::live_job(state)),
         _ => None,
     }
+}
+
+/// Returns the topics of the stream that a visitor may follow.
+fn topics(ui: &Ui, caller: &Caller) -> Vec<&'static str> {
+    let may = |permission| caller.permissions.allow(&permission);
+    let topics = [
+        ("jobs", !caller.identity.is_anonymous()),
+        ("calls", ui.memory && may(Permission::MemoryRead) && !caller.identity.is_anonymous()),
+        ("stats", may(Permission::MetricsRead)),
+    ];
+    topics.into_iter().filter(|(_, may)| *may).map(|(topic, _)| topic).collect()
 }
 
 /// Answers with a page, or with the page of its error.

@@ -110,6 +110,8 @@ struct OperatePage {
     settings: Vec<Setting>,
 }
 
+crate::frame::framed!(OperatePage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::State::of(&query);
     let answer = async {

@@ -11,12 +11,11 @@ use futures_util::future::BoxFuture;
 use helmdeck_core::{Caller, Permission};
 use http::Method;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::answered;
-use super::calls::{self, CallRow};
-use super::jobs::{JobList, JobRow};
-use super::statistics::{PackNumbers, StatisticsPart};
+use super::calls::{self, Call, CallRow};
+use super::jobs::{Job, JobList, JobRow};
+use super::statistics::{Numbers, StatisticsPart};
 use crate::Ui;
 use crate::frame::{Frame, Place, page};
 use crate::live::{Change, Live, Viewer};
@@ -101,25 +100,26 @@ struct OverviewPage {
     server: ServerState,
     /// `None` = the caller may not see them.
     statistics: Option<StatisticsPart>,
-    running: Vec<JobRow>,
-    calls: Option<Vec<CallRow>>,
+    running: Vec<Job>,
+    calls: Option<Vec<Call>>,
 }
 
-/// What a visitor may follow on the page.
-fn topics(ui: &Ui, caller: &Caller) -> Vec<&'static str> {
-    let may = |permission| caller.permissions.allow(&permission);
-    let topics = [
-        ("jobs", !caller.identity.is_anonymous()),
-        ("calls", ui.memory && may(Permission::MemoryRead) && !caller.identity.is_anonymous()),
-        ("stats", may(Permission::MetricsRead)),
-    ];
-    topics.into_iter().filter(|(_, may)| *may).map(|(topic, _)| topic).collect()
+crate::frame::framed!(OverviewPage);
+
+impl OverviewPage {
+    fn call<'a>(&self, call: &'a Call) -> CallRow<'a> {
+        CallRow { call, now: self.frame.now }
+    }
+
+    fn row<'a>(&self, job: &'a Job) -> JobRow<'a> {
+        JobRow { job, now: self.frame.now }
+    }
 }
 
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::State::of(&query);
     let answer = async {
-        let topics = topics(&ui, &caller);
+        let topics = super::topics(&ui, &caller);
         let statistics = if topics.contains(&"stats") {
             Some(StatisticsPart::read(&ui, &caller, state.get("window"), state.get("pack")).await?)
         } else {
@@ -147,7 +147,6 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
             let unread = if topics.contains(&"calls") && calls.is_none() { "&unread=true" } else { "" };
             frame = frame.live(&format!("view=overview&topics={}{filter}{unread}", topics.join(",")));
         }
-        let running = running.into_iter().map(|job| JobRow { job, now: frame.now }).collect();
         Ok(page(&OverviewPage { frame, server, statistics, running, calls }))
     };
     answered(&ui, &caller, Place::Overview, answer.await)
@@ -183,7 +182,7 @@ impl ServerState {
 }
 
 /// Returns what is wrong, and what to do about each.
-fn troubles(readiness: &Readiness, refused: &[Refused], packs: &[PackNumbers]) -> Vec<Trouble> {
+fn troubles(readiness: &Readiness, refused: &[Refused], packs: &[Numbers]) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     let checks = readiness.checks.iter().filter(|(name, word)| *word != "ok" && *name != "manifests");
     for (name, word) in checks {
@@ -203,7 +202,8 @@ fn troubles(readiness: &Readiness, refused: &[Refused], packs: &[PackNumbers]) -
             link: None,
         });
     }
-    for PackNumbers { pack, numbers } in packs {
+    for numbers in packs {
+        let pack = &numbers.pack;
         if numbers.errors >= FAILED && numbers.errors * 10 >= numbers.calls {
             troubles.push(Trouble {
                 what: format!("{pack}: {} of {} calls failed", numbers.errors, numbers.calls),
@@ -278,10 +278,10 @@ impl Live for LiveOverview {
         format!("/api/v1/events?topics={}", segment(&self.topics))
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, name: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(&'a mut self, at: &'a Viewer, name: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async move {
             match name {
-                "calls" => calls::rows(at, data, CALLS),
+                "calls" => calls::changes(at, data, CALLS),
                 "jobs" => super::jobs::rows(at, data, CALLS, |job| !job.is_final()),
                 // What cannot be read now comes with the next statistics.
                 "stats" => self.parts(at).await.unwrap_or_default(),
@@ -307,7 +307,7 @@ mod tests {
         };
         let refused = Refused { file: "a.toml".to_owned(), line: Some(3), message: "no name".to_owned() };
         let numbers = |pack: &str, calls: u64, errors: u64| {
-            serde_json::from_value::<PackNumbers>(json!({
+            serde_json::from_value::<Numbers>(json!({
                 "pack": pack, "calls": calls, "errors": errors, "cache": {}, "saved_calls": 0, "saved_ms": 0,
                 "saved_upstream_calls": 0, "p50_us": 1, "p99_us": 1,
             }))

@@ -60,6 +60,8 @@ struct PacksPage {
     families: Vec<Family>,
 }
 
+crate::frame::framed!(PacksPage);
+
 /// Contract of a pack.
 #[derive(Debug, Deserialize)]
 struct Pack {
@@ -116,6 +118,23 @@ struct Nearest {
     differs_in: Vec<String>,
 }
 
+/// Answer of the route that runs a pack.
+#[derive(Debug, Deserialize)]
+struct Ran {
+    #[serde(default)]
+    output: Value,
+    #[serde(default)]
+    duration_ms: u64,
+    #[serde(default)]
+    artifacts: Vec<Artifact>,
+    cache: Option<CacheStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CacheStatus {
+    status: String,
+}
+
 /// What a call of the page answered.
 #[derive(Debug)]
 struct Outcome {
@@ -148,6 +167,8 @@ struct PackPage {
     explanation: Option<Result<Explanation, String>>,
     failure: Option<Failure>,
 }
+
+crate::frame::framed!(PackPage);
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::State::of(&query);
@@ -217,7 +238,8 @@ async fn run(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
                 return Ok(see_other(&format!("/ui/jobs/{}", segment(job["id"].as_str().unwrap_or_default()))));
             }
             Ok(answer) => {
-                let outcome = outcome(&shown.pack.name, &input, &rest::read(&answer)?);
+                let curl = curl(&ui, &sent, &shown.pack.name, &input);
+                let outcome = outcome(&shown.pack.name, &input, rest::read(&answer)?, curl);
                 if outcome.cache.is_some() {
                     shown.explanation = Some(explain(&ui, &sent.caller, &shown.pack.name, &input).await);
                 }
@@ -270,22 +292,28 @@ fn pack_page(ui: &Ui, caller: &Caller, pack: Pack, input: &Value) -> PackPage {
     }
 }
 
-fn outcome(pack: &str, input: &Value, answer: &Value) -> Outcome {
-    let artifacts = Vec::<Artifact>::deserialize(&answer["artifacts"]).unwrap_or_default();
+fn outcome(pack: &str, input: &Value, ran: Ran, curl: String) -> Outcome {
     let text = input.to_string();
     let quoted = shell_quoted(&text);
     let message = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": pack, "arguments": input },
     });
     Outcome {
-        output: shown::json(&answer["output"]),
-        duration: shown::millis(answer["duration_ms"].as_u64().unwrap_or_default()),
-        artifacts,
-        cache: answer["cache"]["status"].as_str().map(|word| (word.to_owned(), cache_word(word))),
-        curl: format!("curl --json {quoted} http://127.0.0.1:7700/api/v1/packs/{pack}"),
+        output: shown::json(&ran.output),
+        duration: shown::millis(ran.duration_ms),
+        artifacts: ran.artifacts,
+        cache: ran.cache.map(|CacheStatus { status }| (status.clone(), cache_word(&status))),
+        curl,
         shell: format!("helmdeck run {pack} --input {quoted}"),
         mcp: message.to_string(),
     }
+}
+
+/// Returns the line that makes a call with `curl`, at the address that the browser has.
+fn curl(ui: &Ui, sent: &Sent, pack: &str, input: &Value) -> String {
+    let token = if ui.signs_in { " --oauth2-bearer \"$HELMDECK_TOKEN\"" } else { "" };
+    let url = shell_quoted(&format!("{}/api/v1/packs/{pack}", sent.origin));
+    format!("curl{token} --json {} {url}", shell_quoted(&input.to_string()))
 }
 
 /// Returns what a word of the cache means.

@@ -50,6 +50,8 @@ struct ServersPage {
     servers: Vec<McpServer>,
 }
 
+crate::frame::framed!(ServersPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let answer = async {
         let list: McpServerList = ui.rest.get(&caller, ROUTE).await?;

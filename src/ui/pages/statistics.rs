@@ -11,9 +11,14 @@ use crate::chart::{self, Bar};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
-/// What was counted of calls.
+/// What was counted of calls: of all, of a pack, or in a slot of time.
 #[derive(Debug, Deserialize)]
 pub(super) struct Numbers {
+    /// The pack; empty for several.
+    #[serde(default)]
+    pub(super) pack: String,
+    /// Start of the slot.
+    start: Option<Time>,
     pub(super) calls: u64,
     pub(super) errors: u64,
     cache: BTreeMap<String, u64>,
@@ -36,6 +41,11 @@ impl Numbers {
         hits.saturating_mul(1_000).checked_div(all)
     }
 
+    /// Returns the start of the slot, to the second.
+    fn started(&self) -> String {
+        self.start.map(Time::exact).unwrap_or_default()
+    }
+
     fn hits_shown(&self) -> String {
         self.hit_permille().map_or_else(|| "–".to_owned(), |share| format!("{}.{} %", share / 10, share % 10))
     }
@@ -53,29 +63,13 @@ impl Numbers {
     }
 }
 
-/// Numbers of a pack.
-#[derive(Debug, Deserialize)]
-pub(super) struct PackNumbers {
-    pub(super) pack: String,
-    #[serde(flatten)]
-    pub(super) numbers: Numbers,
-}
-
-/// Numbers of a slot of time.
-#[derive(Debug, Deserialize)]
-struct Slot {
-    start: Time,
-    #[serde(flatten)]
-    numbers: Numbers,
-}
-
 /// Statistics of a window.
 #[derive(Debug, Deserialize)]
 pub(super) struct Statistics {
     window: String,
     pub(super) total: Numbers,
-    pub(super) packs: Vec<PackNumbers>,
-    slots: Vec<Slot>,
+    pub(super) packs: Vec<Numbers>,
+    slots: Vec<Numbers>,
 }
 
 /// The statistics as a part of a page.
@@ -112,28 +106,28 @@ impl StatisticsPart {
     }
 
     /// Returns the slots that have calls, newest first.
-    fn busy(&self) -> impl Iterator<Item = &Slot> {
-        self.all.slots.iter().rev().filter(|slot| slot.numbers.calls > 0)
+    fn busy(&self) -> impl Iterator<Item = &Numbers> {
+        self.all.slots.iter().rev().filter(|slot| slot.calls > 0)
     }
 
     fn begin(&self) -> Option<Time> {
-        self.all.slots.first().map(|slot| slot.start)
+        self.all.slots.first()?.start
     }
 
     fn most(&self) -> u64 {
-        self.all.slots.iter().map(|slot| slot.numbers.calls).max().unwrap_or_default()
+        self.all.slots.iter().map(|slot| slot.calls).max().unwrap_or_default()
     }
 
     fn slowest(&self) -> String {
-        shown::micros(self.all.slots.iter().filter_map(|slot| slot.numbers.p99_us).max().unwrap_or_default())
+        shown::micros(self.all.slots.iter().filter_map(|slot| slot.p99_us).max().unwrap_or_default())
     }
 
     /// Draws the calls; failed ones stand out.
     fn calls_chart(&self) -> String {
-        let bar = |slot: &Slot| Bar {
-            title: format!("{}: {} calls, {} failed", slot.start.exact(), slot.numbers.calls, slot.numbers.errors),
-            value: slot.numbers.calls,
-            marked: slot.numbers.errors,
+        let bar = |slot: &Numbers| Bar {
+            title: format!("{}: {} calls, {} failed", slot.started(), slot.calls, slot.errors),
+            value: slot.calls,
+            marked: slot.errors,
         };
         let title = format!("Calls by {}: {}, {} failed", self.by(), self.all.total.calls, self.all.total.errors);
         chart::bars("calls", &title, &self.all.slots.iter().map(bar).collect::<Vec<_>>())
@@ -141,15 +135,10 @@ impl StatisticsPart {
 
     /// Draws how long calls took: 99 of 100 as the bar, half of them marked.
     fn durations_chart(&self) -> String {
-        let bar = |slot: &Slot| Bar {
-            title: format!(
-                "{}: half within {}, 99 % within {}",
-                slot.start.exact(),
-                slot.numbers.p50(),
-                slot.numbers.p99()
-            ),
-            value: slot.numbers.p99_us.unwrap_or_default(),
-            marked: slot.numbers.p50_us.unwrap_or_default(),
+        let bar = |slot: &Numbers| Bar {
+            title: format!("{}: half within {}, 99 % within {}", slot.started(), slot.p50(), slot.p99()),
+            value: slot.p99_us.unwrap_or_default(),
+            marked: slot.p50_us.unwrap_or_default(),
         };
         let title = format!("How long calls took by {}: p99, and p50 marked", self.by());
         chart::bars("durations", &title, &self.all.slots.iter().map(bar).collect::<Vec<_>>())

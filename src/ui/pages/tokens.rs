@@ -18,8 +18,13 @@ use crate::request::{By, PathParams, Sent};
 use crate::rest::{self, Failure, segment};
 use crate::shown::Time;
 
-const LIST: ListOf =
-    ListOf { place: Place::Tokens, title: "Tokens", route: "/api/v1/tokens", filters: &["tenant", "user", "live"] };
+const LIST: ListOf = ListOf {
+    place: Place::Tokens,
+    title: "Tokens",
+    route: "/api/v1/tokens",
+    filters: &["tenant", "user", "live"],
+    ..ListOf::PLAIN
+};
 /// Seconds of a day.
 const DAY: u64 = 24 * 3600;
 
@@ -71,6 +76,8 @@ struct TokensPage {
     name: String,
     scope: String,
 }
+
+crate::frame::framed!(TokensPage);
 
 impl TokensPage {
     fn new(frame: Frame, list: Listed<TokenList>) -> Self {

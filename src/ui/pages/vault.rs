@@ -17,7 +17,8 @@ use crate::request::{By, PathParams, Sent};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
-const LIST: ListOf = ListOf { place: Place::Vault, title: "Vault", route: "/api/v1/credentials", filters: &["name"] };
+const LIST: ListOf =
+    ListOf { place: Place::Vault, title: "Vault", route: "/api/v1/credentials", filters: &["name"], ..ListOf::PLAIN };
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
@@ -84,6 +85,8 @@ struct VaultPage {
     list: Listed<CredentialList>,
 }
 
+crate::frame::framed!(VaultPage);
+
 #[derive(Template)]
 #[template(path = "credential.html")]
 struct CredentialPage {
@@ -92,6 +95,8 @@ struct CredentialPage {
     credential: Credential,
     uses: Vec<Use>,
 }
+
+crate::frame::framed!(CredentialPage);
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     LIST.show(&ui, &caller, &query, |frame, list| VaultPage { frame, list }).await

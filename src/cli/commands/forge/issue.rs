@@ -56,7 +56,7 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
                 learned: learned.clone(),
                 commits: Vec::new(),
             };
-            let closed = on.change(|project| project.issues().done(key, &done))?;
+            let closed = on.change(|project| project.issues().done(key, &done, None))?;
             on.print(&closed, || {
                 let word = if closed.again { "was closed before" } else { "is closed" };
                 format!("{} {word}: {}", closed.key, closed.path)

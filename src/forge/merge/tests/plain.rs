@@ -126,7 +126,7 @@ fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String
             let add = AddIssue { title: own.to_owned(), criteria: vec!["c".into()], ..AddIssue::default() };
             let key = project.issues().add(&add).unwrap().issue.linear_id;
             if own.ends_with(['0', '1']) {
-                project.issues().done(&key, &Done { anyway: Some("so".into()), ..Done::default() }).unwrap();
+                project.issues().done(&key, &Done { anyway: Some("so".into()), ..Done::default() }, None).unwrap();
             }
             format!("issue {key} {own}")
         }
@@ -333,7 +333,7 @@ fn closed_issue_takes_edits_of_other_branches() {
     project.issues().comment("LOCAL-1", &NewComment { text: "Late.".to_owned(), by: None }).unwrap();
     repository.commit("theirs");
     let project = switch(&repository, "ours");
-    project.issues().done("LOCAL-1", &Done { anyway: Some("enough".to_owned()), ..Done::default() }).unwrap();
+    project.issues().done("LOCAL-1", &Done { anyway: Some("enough".to_owned()), ..Done::default() }, None).unwrap();
     // To git, this file resembles that of the closed issue.
     let key = project.issues().add(&issues::Add { title: "Old".to_owned(), ..issues::Add::default() }).unwrap();
     repository.commit("ours");

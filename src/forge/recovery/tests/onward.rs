@@ -138,7 +138,7 @@ fn issues_closed_after_the_checkpoint_stay_closed() {
     project.issues().comment("LOCAL-1", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
     fixture.commit("issues");
     Checkpoints::new(&project).create(&Create { key: Some("A-1".to_owned()), ..Create::default() }).unwrap();
-    project.issues().done("LOCAL-1", &Done::default()).unwrap();
+    project.issues().done("LOCAL-1", &Done::default(), None).unwrap();
     project.issues().add(&Add { title: "Three".to_owned(), ..Add::default() }).unwrap();
     let there = apart(&fixture);
     let issues = Fixture::open(&there).issues().list(Scope::All).unwrap();

@@ -160,6 +160,7 @@ impl Driver for Memory {
             stats.rows += 1;
             *stats.rows_by_key_id.entry(row.sealed.key_id.clone()).or_default() += 1;
             *stats.rows_by_kind.entry(row.meta.kind.as_str().to_owned()).or_default() += 1;
+            *stats.bytes_by_kind.entry(row.meta.kind.as_str().to_owned()).or_default() += row.meta.cost();
         }
         Ok(stats)
     }

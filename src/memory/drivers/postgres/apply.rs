@@ -5,12 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
-
+use super::db::Db;
 use super::error::Outcome;
 use super::flush::{self, Notice};
-use super::listen::Origin;
 use super::locked::{self, Name, RowName};
+use super::outbox::{Outbox, payload};
 use super::rows;
 use super::wide::{self, Excess};
 use super::work::{RowKey, Settled, Work};
@@ -57,7 +56,7 @@ fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>,
 /// Runs batches that name their rows in one transaction.
 ///
 /// A batch that fails changes nothing and affects no other.
-pub(super) async fn group(db: &Object, batches: &[Arc<Batch>], origin: &Origin) -> Outcome<Done> {
+pub(super) async fn group(db: &Db, batches: &[Arc<Batch>], outbox: &Outbox) -> Outcome<Done> {
     let (names, rows) = named(batches.iter().map(|batch| &**batch));
     let mut work = locked::begin(db, &names, &rows, false).await?;
     let mut done = Done { answers: Vec::with_capacity(batches.len()), next_alone: false };
@@ -73,7 +72,7 @@ pub(super) async fn group(db: &Object, batches: &[Arc<Batch>], origin: &Origin) 
         }
         done.answers.push(answer);
     }
-    commit(db, &work, origin).await?;
+    commit(db, &work, outbox).await?;
     Ok(done)
 }
 
@@ -125,9 +124,10 @@ async fn seal(batch: &Arc<Batch>, index: usize, settled: &Settled) -> Result<Sea
 }
 
 /// Applies one batch of any operations in its own transaction.
-pub(super) async fn alone(db: &Object, batch: &Arc<Batch>, origin: &Origin) -> Outcome<Result<Vec<Written>>> {
+pub(super) async fn alone(db: &Db, batch: &Arc<Batch>, outbox: &Outbox) -> Outcome<Result<Vec<Written>>> {
     // A delete of everything takes its time.
-    db.batch_execute("BEGIN; SET LOCAL statement_timeout = '10min'").await?;
+    db.begin().await?;
+    db.batch("SET LOCAL statement_timeout = '10min'").await?;
     let (names, rows) = named(std::iter::once(&**batch));
     let mut held = Work::default();
     let mut ids: BTreeSet<i64> = locked::ids(db, names.keys()).await?.into_iter().collect();
@@ -152,17 +152,17 @@ pub(super) async fn alone(db: &Object, batch: &Arc<Batch>, origin: &Origin) -> O
         match step(db, &mut work, batch, (index, op)).await? {
             Ok(done) => written.push(done),
             Err(refusal) => {
-                db.batch_execute("ROLLBACK").await?;
+                db.rollback().await?;
                 return Ok(Err(refusal));
             }
         }
     }
-    commit(db, &work, origin).await?;
+    commit(db, &work, outbox).await?;
     Ok(Ok(written))
 }
 
 async fn step(
-    db: &Object,
+    db: &Db,
     work: &mut Work,
     batch: &Arc<Batch>,
     (index, op): (usize, &PendingOp),
@@ -202,7 +202,7 @@ async fn step(
 /// Drops expired rows, then the oldest if the kind allows it, until a put fits.
 ///
 /// Stops when nothing is left to drop.
-async fn make_room(db: &Object, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
+async fn make_room(db: &Db, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
     write_rows(db, work).await?;
     let ((space, key), quota) = (&settled.place, batch.quotas.of(kind));
     wide::drop_ended(db, work, *space, key, batch.now).await?;
@@ -217,13 +217,13 @@ async fn make_room(db: &Object, work: &mut Work, batch: &Batch, kind: Kind, sett
 }
 
 /// Writes what was worked out, because the database itself is asked next.
-async fn write_rows(db: &Object, work: &mut Work) -> Outcome<()> {
+async fn write_rows(db: &Db, work: &mut Work) -> Outcome<()> {
     flush::rows(db, work).await?;
     work.written();
     Ok(())
 }
 
-async fn look_again(db: &Object, work: &mut Work, namespace: &Namespace, kind: Kind, key: &str) -> Outcome<()> {
+async fn look_again(db: &Db, work: &mut Work, namespace: &Namespace, kind: Kind, key: &str) -> Outcome<()> {
     let place: Option<RowKey> = work.place(namespace, kind, key);
     match place.filter(|place| !work.slots.contains_key(place)) {
         Some(place) => locked::look(db, work, &place).await,
@@ -232,11 +232,15 @@ async fn look_again(db: &Object, work: &mut Work, namespace: &Namespace, kind: K
 }
 
 /// Commits, or gives up a transaction that would change nothing.
-async fn commit(db: &Object, work: &Work, origin: &Origin) -> Outcome<()> {
+async fn commit(db: &Db, work: &Work, outbox: &Outbox) -> Outcome<()> {
     if work.deletes.is_empty() && work.gone.is_empty() && work.spaces.values().all(|space| !space.changed) {
-        db.batch_execute("ROLLBACK").await?;
+        db.rollback().await?;
         return Ok(());
     }
-    let notice: Option<Notice> = (!work.deletes.is_empty()).then(|| origin.notice(&work.deletes));
-    flush::commit(db, work, notice.as_ref()).await
+    let notice = (!work.deletes.is_empty()).then(|| Notice { origin: outbox.id, payload: payload(&work.deletes) });
+    flush::commit(db, work, notice.as_ref()).await?;
+    if notice.is_some() {
+        outbox.written.notify_one();
+    }
+    Ok(())
 }

@@ -2,20 +2,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{
-    ClientWrapper, Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
-};
+use deadpool_postgres::{Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Connection, Error, Socket};
+use tokio_postgres::{Client, Config, Connection, Error, SimpleQueryMessage, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::{Failure, Outcome, Remedy, unavailable};
 use super::tls;
 use super::url::Target;
-use crate::config;
+use crate::config::{self, Listen};
 use crate::error::{Result, StoreError};
 
 /// How long a statement may take on the server.
@@ -33,7 +34,7 @@ const LONG_PATIENCE: Duration = Duration::from_mins(11);
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// How often a read is tried again over another connection.
-const READS: usize = 3;
+pub(super) const READS: usize = 3;
 
 /// A future with a borrowed connection.
 pub(super) type Asking<'c, T> = Pin<Box<dyn Future<Output = Outcome<T>> + Send + 'c>>;
@@ -42,16 +43,44 @@ pub(super) type Asking<'c, T> = Pin<Box<dyn Future<Output = Outcome<T>> + Send +
 pub(super) type PgConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// Makes connections.
+///
+/// A direct session gets its settings as options of the start. A pooler in transaction mode refuses those, or drops
+/// them; the first connection finds that out.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    config: Config,
+    /// For a direct session, with the settings.
+    direct: Config,
+    /// For a pooler, without options.
+    plain: Config,
     tls: MakeRustlsConnect,
-    /// The first statements of every session.
-    greeting: String,
+    /// The beginning of a transaction behind a pooler.
+    beginning: Arc<str>,
     timeout: Duration,
+    listen: Listen,
+    is_pooled: Arc<AtomicBool>,
 }
 
 helmdeck_core::redacted_debug!(Dialer);
+
+/// Setting without effect on the server: a session that knows it got its other settings too.
+const MARKER: &str = "helmdeck.session";
+
+/// Returns the settings of every session. Every query has one right plan, whatever the statistics say: from an index
+/// to the rows that it names.
+fn settings(config: &config::Config) -> Vec<(String, String)> {
+    let planner = ["seqscan", "sort", "hashjoin", "mergejoin"].map(|of| (format!("enable_{of}"), "off".to_owned()));
+    let set = |name: &str, value: u128| (name.to_owned(), value.to_string());
+    let mut settings = vec![
+        set("statement_timeout", STATEMENT_TIMEOUT.as_millis()),
+        // 0 would be without end.
+        set("lock_timeout", config.busy_timeout.as_millis().max(1)),
+        set("idle_in_transaction_session_timeout", (2 * PATIENCE).as_millis()),
+        ("plan_cache_mode".to_owned(), "force_generic_plan".to_owned()),
+        ("jit".to_owned(), "off".to_owned()),
+    ];
+    settings.extend(planner);
+    settings
+}
 
 impl Dialer {
     /// Prepares for a target. Reads the file of certificates, if there is one.
@@ -60,50 +89,61 @@ impl Dialer {
     /// `BadUrl`; `Unavailable`.
     pub(super) fn new(target: &Target, config: &config::Config) -> Result<Self> {
         let timeout = config.postgres.connect_timeout;
-        let mut to = target.config.clone();
-        if to.get_connect_timeout().is_none() {
-            to.connect_timeout(timeout);
+        let mut plain = target.config.clone();
+        if plain.get_connect_timeout().is_none() {
+            plain.connect_timeout(timeout);
         }
-        if to.get_tcp_user_timeout().is_none() {
-            to.tcp_user_timeout(SILENCE);
+        if plain.get_tcp_user_timeout().is_none() {
+            plain.tcp_user_timeout(SILENCE);
         }
-        to.keepalives_idle(SILENCE / 3).keepalives_interval(SILENCE / 3).keepalives_retries(2);
-        // Every query has one right plan, whatever the statistics say: from an index to the rows that it names.
-        let greeting = format!(
-            "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
-             SET enable_seqscan = off; SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-             SET plan_cache_mode = force_generic_plan; SET jit = off",
-            STATEMENT_TIMEOUT.as_millis(),
-            // 0 would be without end.
-            config.busy_timeout.as_millis().max(1),
-            (2 * PATIENCE).as_millis(),
-        );
-        Ok(Self { config: to, tls: tls::connector(&target.protection)?, greeting, timeout })
+        plain.keepalives_idle(SILENCE / 3).keepalives_interval(SILENCE / 3).keepalives_retries(2);
+        let mut all = target.settings()?;
+        all.extend(settings(config));
+        let quoted = |text: &str| text.replace('\'', "''");
+        let set = all.iter().map(|(name, value)| format!("set_config('{}', '{}', true)", quoted(name), quoted(value)));
+        let beginning = format!("BEGIN; SELECT {}", set.collect::<Vec<_>>().join(", ")).into();
+        all.push((MARKER.to_owned(), "1".to_owned()));
+        let escaped = |text: &str| text.replace('\\', "\\\\").replace(' ', "\\ ");
+        let options = all.iter().map(|(name, value)| format!("-c {}={}", escaped(name), escaped(value)));
+        let mut direct = plain.clone();
+        direct.options(options.collect::<Vec<_>>().join(" "));
+        plain.options("");
+        let listen = config.postgres.listen;
+        let is_pooled = Arc::new(AtomicBool::new(listen == Listen::Off));
+        Ok(Self { direct, plain, tls: tls::connector(&target.protection)?, beginning, timeout, listen, is_pooled })
     }
 
-    /// Makes a connection and leaves it to the caller to move its bytes.
+    /// Returns whether sessions have no state of their own: transactions bring their settings along.
+    pub(super) fn is_pooled(&self) -> bool {
+        self.is_pooled.load(Ordering::Acquire)
+    }
+
+    /// Returns the beginning of a transaction behind a pooler, as SQL.
+    pub(super) fn beginning(&self) -> Arc<str> {
+        Arc::clone(&self.beginning)
+    }
+
+    /// Refuses a pooler where the configuration wants a direct session.
+    ///
+    /// # Errors
+    /// `BadUrl`.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.listen == Listen::On && self.is_pooled() {
+            return Err(StoreError::BadUrl(
+                "memory.listen is \"on\", but a connection pooler in transaction mode is between here and the \
+                 PostgreSQL server; set it to \"auto\", or point memory.url at the server"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes a direct session and leaves it to the caller to move its bytes.
     pub(super) async fn dial(&self) -> Outcome<(Client, PgConnection)> {
-        match tokio::time::timeout(self.timeout, self.config.connect(self.tls.clone())).await {
+        match tokio::time::timeout(self.timeout, self.direct.connect(self.tls.clone())).await {
             Ok(connected) => Ok(connected?),
             Err(_) => Err(Failure::timeout("connecting to the PostgreSQL server")),
         }
-    }
-
-    /// Makes a connection that moves its bytes by itself.
-    pub(super) async fn session(&self) -> Outcome<ClientWrapper> {
-        let (client, line) = self.dial().await?;
-        let task = tokio::spawn(async move {
-            // The user of the client gets the error.
-            let _ = line.await;
-        });
-        let session = ClientWrapper::new(client, task);
-        within(session.batch_execute(&self.greeting)).await?;
-        Ok(session)
-    }
-
-    /// Returns the first statements of every session.
-    pub(super) fn greeting(&self) -> &str {
-        &self.greeting
     }
 
     /// Creates a pool with this limit; connections open when needed.
@@ -112,7 +152,7 @@ impl Dialer {
     /// `Unavailable` if there is no runtime.
     pub(super) fn pool(&self, size: usize) -> Result<Pool> {
         let manager = Manager::from_connect(
-            self.config.clone(),
+            self.plain.clone(),
             self.clone(),
             ManagerConfig { recycling_method: RecyclingMethod::Fast },
         );
@@ -124,24 +164,63 @@ impl Dialer {
             .build()
             .map_err(|_| unavailable("there is no runtime to connect with".to_owned()))
     }
+
+    /// Makes a connection that moves its bytes by itself.
+    async fn open(&self, to: &Config) -> Result<(Client, JoinHandle<()>), Error> {
+        let (client, line) = to.connect(self.tls.clone()).await?;
+        let task = tokio::spawn(async move {
+            // The user of the client gets the error.
+            let _ = line.await;
+        });
+        Ok((client, task))
+    }
+
+    /// Makes a direct session; `None` if a pooler is in between.
+    async fn open_direct(&self) -> Result<Option<(Client, JoinHandle<()>)>, Error> {
+        let (client, task) = match self.open(&self.direct).await {
+            Ok(opened) => opened,
+            Err(error) if is_refused_setting(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match has_settings(&client).await {
+            Ok(true) => Ok(Some((client, task))),
+            unsuitable => {
+                task.abort();
+                unsuitable.map(|_| None)
+            }
+        }
+    }
+}
+
+/// Returns whether a pooler refused the options of the start, which it cannot keep.
+fn is_refused_setting(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|error| {
+        *error.code() == SqlState::PROTOCOL_VIOLATION && error.message().contains("startup parameter")
+    })
+}
+
+/// Returns whether the session got its settings.
+async fn has_settings(client: &Client) -> Result<bool, Error> {
+    let found = client.simple_query(&format!("SELECT current_setting('{MARKER}', true)")).await?;
+    Ok(found.iter().any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("1"))))
 }
 
 impl Connect for Dialer {
     fn connect(
         &self,
-        to: &Config,
+        _to: &Config,
     ) -> Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + '_>> {
-        let to = to.clone();
         Box::pin(async move {
-            let (client, line) = to.connect(self.tls.clone()).await?;
-            let task = tokio::spawn(async move {
-                let _ = line.await;
-            });
-            if let Err(error) = client.batch_execute(&self.greeting).await {
-                task.abort();
-                return Err(error);
+            if !self.is_pooled() {
+                if let Some(opened) = self.open_direct().await? {
+                    return Ok(opened);
+                }
+                self.is_pooled.store(true, Ordering::Release);
+                tracing::info!(
+                    "a connection pooler is in front of the PostgreSQL server: settings go into transactions"
+                );
             }
-            Ok((client, task))
+            self.open(&self.plain).await
         })
     }
 }
@@ -149,35 +228,16 @@ impl Connect for Dialer {
 /// Takes a connection out of a pool.
 pub(super) async fn take(pool: &Pool) -> Outcome<Object> {
     pool.get().await.map_err(|error| match error {
-        PoolError::Backend(error) => Failure { remedy: Remedy::None, ..Failure::from(error) },
+        PoolError::Backend(error) => match Failure::from(error) {
+            failure @ Failure { remedy: Remedy::Operator, .. } => failure,
+            failure => Failure { remedy: Remedy::None, ..failure },
+        },
         PoolError::Closed => StoreError::Closed.into(),
         PoolError::Timeout(_) => Failure::timeout("waiting for a connection to the PostgreSQL server"),
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
             unavailable("no connection could be made".to_owned()).into()
         }
     })
-}
-
-/// Reads over a connection of the pool, and retries on another one if it is lost.
-///
-/// Dropping the future is safe: the pending answer of the server is discarded.
-pub(super) async fn read<T>(pool: &Pool, ask: impl for<'c> Fn(&'c mut Object) -> Asking<'c, T>) -> Result<T> {
-    for _ in 1..READS {
-        match read_once(pool, &ask).await {
-            Err(Failure { remedy: Remedy::Again | Remedy::Reconnect, .. }) => {}
-            outcome => return outcome.map_err(|failure| failure.error),
-        }
-    }
-    read_once(pool, &ask).await.map_err(|failure| failure.error)
-}
-
-async fn read_once<T>(pool: &Pool, ask: &impl for<'c> Fn(&'c mut Object) -> Asking<'c, T>) -> Outcome<T> {
-    let mut connection = take(pool).await?;
-    let outcome = within(ask(&mut connection)).await;
-    if matches!(&outcome, Err(failure) if failure.is_of_connection()) {
-        discard(connection);
-    }
-    outcome
 }
 
 /// Closes a connection instead of giving it back.

@@ -101,8 +101,8 @@ pub(super) const fn unavailable(message: String) -> StoreError {
 }
 
 /// Message for the operator if a connection pooler is in the way.
-const POOLER: &str = ": this looks like a connection pooler in transaction mode (PgBouncer), which loses prepared statements and the \
-     state of a session; point memory.url at PostgreSQL itself, or at a pool with pool_mode = session";
+const POOLER: &str = ": this looks like a connection pooler in transaction mode (PgBouncer) that hides itself; set \
+     memory.listen = \"off\", which uses no state of a session";
 
 /// Returns whether a prepared statement is duplicate or missing.
 ///
@@ -135,10 +135,7 @@ mod tests {
             let failure = Failure::of_code(&SqlState::from_code(code), message);
             assert!(failure.error.is_temporary() && failure.remedy == Remedy::Operator, "{failure:?}");
             let text = failure.error.to_string();
-            assert!(
-                text.contains("PgBouncer") && text.contains("pool_mode = session") && text.contains(code),
-                "{text}"
-            );
+            assert!(text.contains("PgBouncer") && text.contains("memory.listen") && text.contains(code), "{text}");
         }
         let damaged = Failure::of_code(&SqlState::UNDEFINED_TABLE, "relation does not exist");
         assert!(matches!(damaged.error, StoreError::Corrupt(_)) && !damaged.error.to_string().contains("PgBouncer"));

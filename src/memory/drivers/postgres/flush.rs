@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
-use deadpool_postgres::Object;
 use futures_util::future::join_all;
 use helmdeck_core::numbers::signed;
-use tokio_postgres::Statement;
-use tokio_postgres::types::ToSql;
 
 use super::connect::within;
+use super::db::{Db, Param, Ready};
 use super::error::{Failure, Outcome, Remedy, unavailable};
 use super::rows::json;
-use super::work::{Fresh, Next, Work};
+use super::work::{Fresh, Next, RowKey, Work};
 use crate::key::hex;
 
 const DELETE: &str = "
-WITH gone AS (DELETE FROM memory_entries WHERE id = ANY($1) RETURNING id, space_id, tags)
+WITH gone AS (
+    DELETE FROM memory_entries e USING unnest($1::bigint[], $2::bytea[]) AS n(space_id, key)
+     WHERE e.space_id = n.space_id AND e.key = n.key RETURNING e.id, e.space_id, e.tags)
 DELETE FROM memory_tags t USING gone g, unnest(g.tags) AS n(tag)
  WHERE t.space_id = g.space_id AND t.tag = n.tag AND t.entry_id = g.id";
 /// Tags come as texts of lists: PostgreSQL has no lists of lists of different lengths.
@@ -26,10 +26,11 @@ WITH updated AS (
            key_id = n.key_id, fingerprint = n.fingerprint, category = n.category, tags = n.tags::bytea[],
            attributes = n.attributes, cost = n.cost, value_nonce = n.value_nonce, value_ciphertext = n.value_ciphertext
       FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                  $8::bytea[], $9::text[], $10::text[], $11::bigint[], $12::bytea[], $13::bytea[], $14::text[])
-        AS n(id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes, cost,
-             value_nonce, value_ciphertext, old_tags)
-     WHERE e.id = n.id
+                  $8::bytea[], $9::text[], $10::text[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bytea[],
+                  $15::text[])
+        AS n(space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes, cost,
+             value_nonce, value_ciphertext, key, old_tags)
+     WHERE e.space_id = n.space_id AND e.key = n.key
     RETURNING e.id, e.space_id, e.tags, n.old_tags::bytea[] AS old_tags),
 untagged AS (
     DELETE FROM memory_tags t USING updated u, unnest(u.old_tags) AS o(tag)
@@ -65,45 +66,44 @@ WITH gone AS (
 untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id)
 DELETE FROM memory_keys k USING gone g WHERE k.space_id = g.id";
 const TIDY_KEYS: &str = "DELETE FROM memory_keys WHERE space_id = ANY($1) AND rows <= 0";
-const RAISE: &str = "UPDATE memory_generation SET value = value + 1";
-const NOTIFY: &str = "SELECT pg_notify($1, $2)";
+const ANNOUNCE: &str = "INSERT INTO memory_changes (origin, payload) VALUES ($1, $2)";
 
 /// What comes with the commit besides the rows.
 #[derive(Debug)]
 pub(super) struct Notice {
-    /// The sender of the notifications.
-    pub(super) channel: String,
-    /// What.
+    /// The process that deletes.
+    pub(super) origin: i64,
+    /// What it deletes.
     pub(super) payload: String,
 }
 
 /// Statements to be sent together, with what they are given.
 #[derive(Default)]
 struct Script<'p> {
-    steps: Vec<(&'static str, Vec<&'p (dyn ToSql + Sync)>)>,
+    steps: Vec<(&'static str, Vec<&'p dyn Param>)>,
 }
 
 impl<'p> Script<'p> {
-    fn add<const N: usize>(&mut self, wanted: bool, sql: &'static str, params: [&'p (dyn ToSql + Sync); N]) {
+    fn add(&mut self, wanted: bool, sql: &'static str, params: &[&'p dyn Param]) {
         if wanted {
             self.steps.push((sql, params.to_vec()));
         }
     }
 
     /// Sends all of it at once. The first failure is that of the whole: the server skips what follows it.
-    async fn run(self, db: &Object, commit: bool) -> Outcome<()> {
-        let mut prepared: Vec<(Statement, Vec<&(dyn ToSql + Sync)>)> = Vec::with_capacity(self.steps.len());
+    async fn run(self, db: &Db, commit: bool) -> Outcome<()> {
+        let mut ready: Vec<Ready<'_>> = Vec::with_capacity(self.steps.len());
         for (sql, params) in self.steps {
-            prepared.push((within(db.prepare_cached(sql)).await?, params));
+            ready.push(within(db.ready(sql, &params)).await?);
         }
         // Futures send when they are first polled, and they are polled in this order.
-        let sent = join_all(prepared.iter().map(|(statement, params)| db.execute(statement, params)));
+        let sent = join_all(ready.iter().map(|ready| db.run(ready)));
         if !commit {
             within(async { sent.await.into_iter().try_for_each(|done| done.map(drop)) }).await?;
             return Ok(());
         }
         let done = within(async {
-            let (done, committed) = futures_util::future::join(sent, db.batch_execute("COMMIT")).await;
+            let (done, committed) = futures_util::future::join(sent, db.commit()).await;
             done.into_iter().try_for_each(|done| done.map(drop)).and(committed)
         });
         done.await.map_err(|failure: Failure| match failure.is_of_connection() {
@@ -120,8 +120,7 @@ impl<'p> Script<'p> {
 /// Columns of rows, one list each.
 #[derive(Default)]
 struct Columns<'w> {
-    /// The row that is there, or the space of a new one.
-    ids: Vec<i64>,
+    spaces: Vec<i64>,
     versions: Vec<i64>,
     created: Vec<i64>,
     updated: Vec<i64>,
@@ -134,16 +133,16 @@ struct Columns<'w> {
     costs: Vec<i64>,
     nonces: Vec<&'w [u8]>,
     values: Vec<&'w [u8]>,
-    /// Of new rows.
     keys: Vec<&'w [u8]>,
     /// Of rows that are there.
     old_tags: Vec<String>,
 }
 
 impl<'w> Columns<'w> {
-    fn push(&mut self, id: i64, fresh: &'w Fresh) -> Outcome<()> {
+    fn push(&mut self, (space, key): &'w RowKey, fresh: &'w Fresh) -> Outcome<()> {
         let Fresh { meta, sealed } = fresh;
-        self.ids.push(id);
+        self.spaces.push(*space);
+        self.keys.push(key.as_bytes());
         self.versions.push(signed(meta.version));
         self.created.push(meta.created_at.micros());
         self.updated.push(meta.updated_at.micros());
@@ -159,9 +158,9 @@ impl<'w> Columns<'w> {
         Ok(())
     }
 
-    fn params<'p>(&'p self, last: &'p (dyn ToSql + Sync)) -> [&'p (dyn ToSql + Sync); 14] {
+    fn params<'p>(&'p self) -> [&'p dyn Param; 14] {
         [
-            &self.ids,
+            &self.spaces,
             &self.versions,
             &self.created,
             &self.updated,
@@ -174,7 +173,7 @@ impl<'w> Columns<'w> {
             &self.costs,
             &self.nonces,
             &self.values,
-            last,
+            &self.keys,
         ]
     }
 }
@@ -188,7 +187,8 @@ fn list(texts: &[String]) -> String {
 /// The rows that change, sorted by what has to be done.
 #[derive(Default)]
 struct Changes<'w> {
-    deletes: Vec<i64>,
+    /// Spaces and keys of deleted rows.
+    deletes: (Vec<i64>, Vec<&'w [u8]>),
     updates: Columns<'w>,
     inserts: Columns<'w>,
     keys: HashMap<(i64, &'w str), i64>,
@@ -203,21 +203,24 @@ impl<'w> Changes<'w> {
         // In one order everywhere, so that concurrent transactions cannot deadlock.
         let mut places: Vec<_> = work.slots.iter().collect();
         places.sort_unstable_by_key(|(place, _)| *place);
-        for ((space, key), slot) in places {
+        for (place, slot) in places {
+            let (space, key) = place;
             let stored = slot.stored.as_ref().filter(|_| !matches!(slot.next, Next::Same));
             if let Some(stored) = stored {
                 *changes.keys.entry((*space, &stored.key_id)).or_default() -= 1;
             }
             match (stored, &slot.next) {
-                (Some(stored), Next::Nothing) => changes.deletes.push(stored.id),
+                (Some(_), Next::Nothing) => {
+                    changes.deletes.0.push(*space);
+                    changes.deletes.1.push(key.as_bytes());
+                }
                 (stored, Next::Fresh(fresh)) => {
                     *changes.keys.entry((*space, &fresh.sealed.key_id)).or_default() += 1;
                     if let Some(stored) = stored {
-                        changes.updates.push(stored.id, fresh)?;
+                        changes.updates.push(place, fresh)?;
                         changes.updates.old_tags.push(list(&stored.tags));
                     } else {
-                        changes.inserts.push(*space, fresh)?;
-                        changes.inserts.keys.push(key.as_bytes());
+                        changes.inserts.push(place, fresh)?;
                     }
                 }
                 _ => {}
@@ -229,14 +232,16 @@ impl<'w> Changes<'w> {
 
     fn add_to<'p>(&'p self, script: &mut Script<'p>) {
         let Self { deletes, updates, inserts, .. } = self;
-        script.add(!deletes.is_empty(), DELETE, [deletes]);
-        script.add(!updates.ids.is_empty(), UPDATE, updates.params(&updates.old_tags));
-        script.add(!inserts.ids.is_empty(), INSERT, inserts.params(&inserts.keys));
+        script.add(!deletes.0.is_empty(), DELETE, &[&deletes.0, &deletes.1]);
+        let mut update = updates.params().to_vec();
+        update.push(&updates.old_tags);
+        script.add(!updates.spaces.is_empty(), UPDATE, &update);
+        script.add(!inserts.spaces.is_empty(), INSERT, &inserts.params());
     }
 }
 
 /// Writes the rows that change. After it, what was known of them is out of date.
-pub(super) async fn rows(db: &Object, work: &Work) -> Outcome<()> {
+pub(super) async fn rows(db: &Db, work: &Work) -> Outcome<()> {
     let changes = Changes::of(work)?;
     let mut script = Script::default();
     changes.add_to(&mut script);
@@ -244,7 +249,7 @@ pub(super) async fn rows(db: &Object, work: &Work) -> Outcome<()> {
 }
 
 /// Writes everything and commits.
-pub(super) async fn commit(db: &Object, work: &Work, notice: Option<&Notice>) -> Outcome<()> {
+pub(super) async fn commit(db: &Db, work: &Work, notice: Option<&Notice>) -> Outcome<()> {
     let changes = Changes::of(work)?;
     let mut script = Script::default();
     changes.add_to(&mut script);
@@ -254,7 +259,7 @@ pub(super) async fn commit(db: &Object, work: &Work, notice: Option<&Notice>) ->
         changed.iter().map(|(_, space)| space.rows).collect(),
         changed.iter().map(|(_, space)| space.bytes).collect(),
     );
-    script.add(!ids.is_empty(), COUNT, [&ids, &counts, &bytes]);
+    script.add(!ids.is_empty(), COUNT, &[&ids, &counts, &bytes]);
     let mut keys: Vec<_> = changes.keys.iter().collect();
     keys.sort_unstable();
     let (key_spaces, key_ids, key_rows): (Vec<i64>, Vec<&str>, Vec<i64>) = (
@@ -262,15 +267,13 @@ pub(super) async fn commit(db: &Object, work: &Work, notice: Option<&Notice>) ->
         keys.iter().map(|((_, key_id), _)| *key_id).collect(),
         keys.iter().map(|(_, rows)| **rows).collect(),
     );
-    script.add(!keys.is_empty(), COUNT_KEYS, [&key_spaces, &key_ids, &key_rows]);
+    script.add(!keys.is_empty(), COUNT_KEYS, &[&key_spaces, &key_ids, &key_rows]);
     let has_lost = keys.iter().any(|(_, rows)| **rows < 0);
-    script.add(has_lost, TIDY_KEYS, [&key_spaces]);
+    script.add(has_lost, TIDY_KEYS, &[&key_spaces]);
     let empty: Vec<i64> = work.spaces.iter().filter(|(_, space)| space.rows == 0).map(|(id, _)| *id).collect();
-    script.add(!empty.is_empty(), TIDY_SPACES, [&empty]);
+    script.add(!empty.is_empty(), TIDY_SPACES, &[&empty]);
     if let Some(notice) = notice {
-        // Last, because every transaction that deletes waits here for every other.
-        script.add(true, RAISE, []);
-        script.add(true, NOTIFY, [&notice.channel, &notice.payload]);
+        script.add(true, ANNOUNCE, &[&notice.origin, &notice.payload]);
     }
     script.run(db, true).await
 }

@@ -1,266 +1,210 @@
-//! Notifications between replicas: a delete sends one, and other replicas receive it after the commit.
+//! Watcher of the outbox: reads it at an interval, and at once when another replica sends a wake-up.
 //!
-//! The delete sends it inside its transaction. Each replica listens on a separate connection. After a loss of the
-//! connection it reports that notifications may be missing.
+//! On a direct session one connection listens, reads and sends wake-ups, outside of any write. It holds the advisory
+//! lock that shows that this process is alive. Behind a pooler the outbox is read over the pool.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aes_gcm::aead::Generate;
-use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast;
+use tokio::time::Instant;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::connect::{Dialer, PgConnection};
-use super::error::Outcome;
-use super::flush::Notice;
-use crate::entry::{Kind, Namespace, Reach};
-use crate::error::{Result, StoreError};
-use crate::ops::{Change, Delete};
+use super::connect::{Dialer, PgConnection, within};
+use super::db::Database;
+use super::error::{Outcome, unavailable};
+use super::outbox::{self, News, Outbox};
 
-/// The longest payload; PostgreSQL allows 7999 bytes.
-const PAYLOAD_BYTES: usize = 7900;
-
-/// Notifications that are kept for a slow subscriber. It learns when it missed some.
-pub(super) const CHANGES: usize = 1024;
-
-/// How long until the next try to listen, at first and at most.
+/// How long until the next try to connect, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How often the listening connection is checked.
-const ASK_EVERY: Duration = Duration::from_secs(15);
+/// Shortest time between two wake-ups that a replica sends.
+const SEND_EVERY: Duration = Duration::from_millis(20);
 
-/// Sender and channel of notifications.
-#[derive(Debug, Clone)]
-pub(super) struct Origin {
-    /// The channel that all replicas on the same tables share.
-    pub(super) channel: String,
-    /// Random id of this process: it skips its own notifications, and names its advisory lock.
-    pub(super) id: i64,
+/// Shortest time between two reads, however many wake-ups arrive.
+const READ_EVERY: Duration = Duration::from_millis(10);
+
+/// How long the outbox may be unread before subscribers must assume that anything changed.
+const BLIND: Duration = Duration::from_secs(1);
+
+/// How often old rows are swept.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Wakes the other replicas up. The payload lets the sender skip its own.
+const WAKE: &str = "SELECT pg_notify($1, $2)";
+
+/// The watcher of one store.
+pub(super) struct Watcher {
+    /// What it reads.
+    pub(super) outbox: Arc<Outbox>,
+    /// Makes the session.
+    pub(super) dialer: Dialer,
+    /// Where it reads and sweeps without a session.
+    pub(super) database: Database,
+    /// How often it reads at least.
+    pub(super) interval: Duration,
 }
 
-/// Payload: the sender, and the deletes; none = too many to list.
-#[derive(Debug, Serialize, Deserialize)]
-struct Message {
-    o: i64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    d: Vec<Deleted>,
-}
-
-/// A delete as it is sent.
-#[derive(Debug, Serialize, Deserialize)]
-enum Deleted {
-    #[serde(rename = "k")]
-    Key(Whose, Kind, String),
-    #[serde(rename = "p")]
-    Prefix(Option<Whose>, Option<Kind>, String),
-    #[serde(rename = "t")]
-    Tagged(Option<Whose>, Kind, String),
-    /// Tenant and subject of a caller.
-    #[serde(rename = "c")]
-    TaggedFor(String, String, Kind, String),
-}
-
-/// Tenant, subject and session.
-type Whose = (String, String, Option<String>);
-
-impl Origin {
-    /// Makes a random origin.
-    ///
-    /// # Errors
-    /// `Unavailable` if the system cannot provide randomness.
-    pub(super) fn new(channel: String) -> Result<Self> {
-        let id = <[u8; 8]>::try_generate().map_err(StoreError::unavailable)?;
-        Ok(Self { channel, id: i64::from_le_bytes(id) })
-    }
-
-    /// Writes the payload for deletes.
-    pub(super) fn notice(&self, deletes: &[Delete]) -> Notice {
-        let write = |d| serde_json::to_string(&Message { o: self.id, d }).unwrap_or_default();
-        // A delete takes more than 16 bytes; many need not be tried.
-        let all =
-            if deletes.len() < PAYLOAD_BYTES / 16 { deletes.iter().map(Deleted::of).collect() } else { Vec::new() };
-        let payload = write(all);
-        let payload = if payload.len() > PAYLOAD_BYTES { write(Vec::new()) } else { payload };
-        Notice { channel: self.channel.clone(), payload }
-    }
-
-    /// Reads the payload of another process.
-    fn changes(&self, payload: &str) -> Vec<Change> {
-        match serde_json::from_str::<Message>(payload) {
-            Ok(message) if message.o == self.id => Vec::new(),
-            Ok(message) if !message.d.is_empty() => {
-                message.d.into_iter().map(|deleted| Change::Deleted(deleted.into_delete())).collect()
-            }
-            // Too many to list, or sent by another version.
-            _ => vec![Change::Anything],
-        }
-    }
-}
-
-impl Deleted {
-    fn of(delete: &Delete) -> Self {
-        let whose = |namespace: &Namespace| {
-            let session = namespace.session.as_deref().map(ToOwned::to_owned);
-            (namespace.tenant.to_string(), namespace.subject.to_string(), session)
-        };
-        match delete {
-            Delete::Key { namespace, kind, key } => Self::Key(whose(namespace), *kind, key.clone()),
-            Delete::Prefix { namespace, kind, prefix } => {
-                Self::Prefix(namespace.as_ref().map(whose), *kind, prefix.clone())
-            }
-            Delete::Tagged { whose: Reach::Everybody, kind, tag } => Self::Tagged(None, *kind, tag.clone()),
-            Delete::Tagged { whose: Reach::One(namespace), kind, tag } => {
-                Self::Tagged(Some(whose(namespace)), *kind, tag.clone())
-            }
-            Delete::Tagged { whose: Reach::Caller { tenant, subject }, kind, tag } => {
-                Self::TaggedFor(tenant.to_string(), subject.to_string(), *kind, tag.clone())
-            }
-        }
-    }
-
-    fn into_delete(self) -> Delete {
-        let namespace = |(tenant, subject, session): Whose| Namespace::new(&tenant, &subject, session.as_deref());
-        match self {
-            Self::Key(whose, kind, key) => Delete::Key { namespace: namespace(whose), kind, key },
-            Self::Prefix(whose, kind, prefix) => Delete::Prefix { namespace: whose.map(namespace), kind, prefix },
-            Self::Tagged(whose, kind, tag) => Delete::Tagged {
-                whose: whose.map_or(Reach::Everybody, |whose| Reach::One(namespace(whose))),
-                kind,
-                tag,
-            },
-            Self::TaggedFor(tenant, subject, kind, tag) => {
-                let whose = Reach::Caller { tenant: tenant.into(), subject: subject.into() };
-                Delete::Tagged { whose, kind, tag }
-            }
-        }
-    }
-}
-
-/// A connection that listens, and holds the advisory lock that shows that this process is alive.
-pub(super) struct ChangeListener {
+/// A direct session that listens.
+pub(super) struct Session {
     client: Client,
     line: PgConnection,
+    /// A wake-up arrived.
+    is_woken: bool,
 }
 
-/// Connects and listens.
-pub(super) async fn connect(dialer: &Dialer, origin: &Origin) -> Outcome<ChangeListener> {
-    let (client, line) = dialer.dial().await?;
-    let mut listener = ChangeListener { client, line };
-    let greeting = format!("{}; LISTEN {}; SELECT pg_advisory_lock({})", dialer.greeting(), origin.channel, origin.id);
-    listener.ask(&greeting, &mut |_| {}).await?;
-    Ok(listener)
-}
+impl Watcher {
+    /// Connects and listens; `None` behind a pooler.
+    pub(super) async fn connect(&self) -> Outcome<Option<Session>> {
+        if self.dialer.is_pooled() {
+            return Ok(None);
+        }
+        let (client, line) = self.dialer.dial().await?;
+        let mut session = Session { client, line, is_woken: false };
+        let greeting = format!("LISTEN {}; SELECT pg_advisory_lock({})", self.outbox.channel, self.outbox.id);
+        session.greet(&greeting, self.outbox.id).await?;
+        Ok(Some(session))
+    }
 
-impl ChangeListener {
-    /// Runs SQL over the connection, and forwards notifications that arrive meanwhile.
-    async fn ask(&mut self, sql: &str, heard: &mut (dyn FnMut(String) + Send)) -> Outcome<()> {
-        let (client, line) = (&self.client, &mut self.line);
-        super::connect::within(async {
-            let mut answer = std::pin::pin!(client.batch_execute(sql));
+    /// Watches for ever.
+    pub(super) async fn run(self, session: Option<Session>) {
+        let blindness = Arc::clone(&self.outbox).report_blindness(BLIND.max(5 * self.interval));
+        tokio::join!(self.watch(session), self.sweep(), blindness);
+    }
+
+    async fn watch(&self, mut session: Option<Session>) {
+        let mut pause = AGAIN.0;
+        loop {
+            let began = Instant::now();
+            let ended = match session.take() {
+                Some(session) => self.listen(session).await,
+                None if self.dialer.is_pooled() => self.poll().await,
+                None => Ok(()),
+            };
+            pause = if began.elapsed() > AGAIN.1 { AGAIN.0 } else { (2 * pause).min(AGAIN.1) };
+            tokio::time::sleep(pause).await;
+            let connected = self.connect().await.map(|connected| session = connected);
+            if let Err(failure) = ended.and(connected) {
+                tracing::debug!(error = %failure.error, "watching for what other replicas delete");
+            }
+        }
+    }
+
+    /// Reads and sends wake-ups over the pool until that fails.
+    async fn poll(&self) -> Outcome<()> {
+        let id = self.outbox.id.to_string();
+        loop {
+            let db = self.database.take().await?;
+            let outcome = within(self.outbox.read(&db)).await;
+            db.give_back(outcome).await?;
+            let next_read = Instant::now() + self.interval;
+            while Instant::now() < next_read
+                && tokio::time::timeout_at(next_read, self.outbox.written.notified()).await.is_ok()
+            {
+                let db = self.database.take().await?;
+                let outcome = within(db.query(WAKE, &[&self.outbox.channel, &id])).await;
+                db.give_back(outcome).await?;
+                tokio::time::sleep(SEND_EVERY).await;
+            }
+        }
+    }
+
+    /// Reads and sends wake-ups over a session until it is lost.
+    async fn listen(&self, mut session: Session) -> Outcome<()> {
+        let mut sent_at: Option<Instant> = None;
+        let mut is_due = false;
+        loop {
+            self.read(&mut session).await?;
+            let read_at = Instant::now();
+            // Until the next read is due: by the interval, or sooner by a wake-up.
             loop {
+                let next_read = read_at + if session.is_woken { READ_EVERY } else { self.interval };
+                let next_send = sent_at.map_or(read_at, |at| at + SEND_EVERY);
                 tokio::select! {
-                    done = &mut answer => return Outcome::Ok(done?),
-                    message = next(line) => heard(message?),
+                    woken = session.next(self.outbox.id) => session.is_woken |= woken?,
+                    () = self.outbox.written.notified(), if !is_due => is_due = true,
+                    () = tokio::time::sleep_until(next_send), if is_due => {
+                        self.wake(&mut session).await?;
+                        (sent_at, is_due) = (Some(Instant::now()), false);
+                    }
+                    () = tokio::time::sleep_until(next_read) => break,
                 }
             }
-        })
-        .await
+        }
     }
 
-    /// Forwards notifications until the connection is lost.
-    async fn listen(&mut self, heard: &mut (dyn FnMut(String) + Send)) -> Outcome<()> {
+    async fn read(&self, session: &mut Session) -> Outcome<()> {
+        session.is_woken = false;
+        let from = self.outbox.cursor();
+        let (sql, params) = from.read();
+        let id = self.outbox.id;
+        let Session { client, line, is_woken } = session;
+        let found = within(move_while(line, is_woken, id, client.query_typed(sql, &params))).await?;
+        self.outbox.accept(&from, News::of(&found)?);
+        Ok(())
+    }
+
+    async fn wake(&self, session: &mut Session) -> Outcome<()> {
+        let (channel, id) = (self.outbox.channel.as_str(), self.outbox.id.to_string());
+        let params: [(&(dyn ToSql + Sync), Type); 2] = [(&channel, Type::TEXT), (&id, Type::TEXT)];
+        let Session { client, line, is_woken } = session;
+        within(move_while(line, is_woken, self.outbox.id, client.execute_typed(WAKE, &params))).await?;
+        Ok(())
+    }
+
+    /// Sweeps old rows for ever.
+    async fn sweep(&self) {
         loop {
-            match tokio::time::timeout(ASK_EVERY, next(&mut self.line)).await {
-                Ok(message) => heard(message?),
-                Err(_) => self.ask("SELECT 1", heard).await?,
+            tokio::time::sleep(SWEEP_EVERY).await;
+            let swept = async {
+                let db = self.database.take().await?;
+                let outcome = within(outbox::sweep(&db)).await;
+                db.give_back(outcome).await
+            };
+            if let Err(failure) = swept.await {
+                tracing::debug!(error = %failure.error, "old rows of deletes could not be swept");
             }
         }
     }
 }
 
-/// Waits for the next notification.
-async fn next(line: &mut PgConnection) -> Outcome<String> {
+impl Session {
+    async fn greet(&mut self, sql: &str, id: i64) -> Outcome<()> {
+        let Self { client, line, is_woken } = self;
+        within(move_while(line, is_woken, id, client.batch_execute(sql))).await
+    }
+
+    /// Waits for the next notification; `true` if another process sent it.
+    async fn next(&mut self, id: i64) -> Outcome<bool> {
+        next(&mut self.line, id).await
+    }
+}
+
+/// Moves the bytes of a connection until an answer is there, and notes wake-ups that arrive meanwhile.
+async fn move_while<T>(
+    line: &mut PgConnection,
+    is_woken: &mut bool,
+    id: i64,
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Outcome<T> {
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        tokio::select! {
+            done = &mut answer => return Ok(done?),
+            woken = next(line, id) => *is_woken |= woken?,
+        }
+    }
+}
+
+/// Waits for the next notification; `true` if another process sent it.
+async fn next(line: &mut PgConnection, id: i64) -> Outcome<bool> {
     loop {
         match poll_fn(|context| line.poll_message(context)).await {
-            Some(Ok(AsyncMessage::Notification(notification))) => return Ok(notification.payload().to_owned()),
+            Some(Ok(AsyncMessage::Notification(sent))) => return Ok(sent.payload().parse() != Ok(id)),
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(error.into()),
-            None => return Err(super::error::unavailable("the connection that listens was closed".to_owned()).into()),
+            None => return Err(unavailable("the connection that listens was closed".to_owned()).into()),
         }
-    }
-}
-
-/// Listens for ever. After a loss it reconnects, and reports that notifications may be missing.
-pub(super) async fn run(
-    mut listener: ChangeListener,
-    dialer: Dialer,
-    origin: Arc<Origin>,
-    changes: broadcast::Sender<Change>,
-) {
-    let mut hear = |payload: String| {
-        for change in origin.changes(&payload) {
-            // There may be no subscriber.
-            let _ = changes.send(change);
-        }
-    };
-    loop {
-        let _ = listener.listen(&mut hear).await;
-        // At once, so that no subscriber trusts its copy; and again after the reconnect.
-        hear(String::new());
-        let mut pause = AGAIN.0;
-        listener = loop {
-            match connect(&dialer, &origin).await {
-                Ok(listener) => break listener,
-                Err(failure) => tracing::debug!(error = %failure.error, "listening for what other replicas delete"),
-            }
-            tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(AGAIN.1);
-        };
-        hear(String::new());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn origin(id: i64) -> Origin {
-        Origin { channel: "c".to_owned(), id }
-    }
-
-    #[test]
-    fn payload_names_deletes_and_skips_the_sender() {
-        let alice = Namespace::new("t", "al\0ice", Some(""));
-        let deletes = [
-            Delete::Key { namespace: alice.clone(), kind: Kind::Note, key: "k\"\0😀".into() },
-            Delete::Prefix { namespace: None, kind: None, prefix: String::new() },
-            Delete::Prefix { namespace: Some(alice), kind: Some(Kind::Cache), prefix: "p".into() },
-            Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "x".into() },
-            Delete::Tagged { whose: Reach::One(Namespace::new("t", "", None)), kind: Kind::Fact, tag: "x".into() },
-            Delete::Tagged {
-                whose: Reach::Caller { tenant: "t".into(), subject: "al\0ice".into() },
-                kind: Kind::Cache,
-                tag: "x".into(),
-            },
-        ];
-        let notice = origin(-7).notice(&deletes);
-        assert!(!notice.payload.contains('\0'), "{}", notice.payload);
-        assert_eq!(origin(-7).changes(&notice.payload), []);
-        assert_eq!(origin(7).changes(&notice.payload), deletes.map(Change::Deleted));
-    }
-
-    #[test]
-    fn too_much_to_say_or_nonsense_means_anything() {
-        let one = |length| Delete::Prefix { namespace: None, kind: None, prefix: "p".repeat(length) };
-        for deletes in [vec![one(9000)], vec![one(500); 20], vec![one(0); 100_000]] {
-            let notice = origin(1).notice(&deletes);
-            assert!(notice.payload.len() < 8000);
-            assert_eq!(origin(2).changes(&notice.payload), [Change::Anything]);
-            assert_eq!(origin(1).changes(&notice.payload), []);
-        }
-        assert_eq!(origin(2).changes(""), [Change::Anything]);
-        assert_eq!(origin(2).changes("{\"o\":1,\"x\":2,\"d\":[{\"z\":1}]}"), [Change::Anything]);
     }
 }

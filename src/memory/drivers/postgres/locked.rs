@@ -4,12 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use deadpool_postgres::Object;
 use futures_util::future::join3;
 use helmdeck_core::Timestamp;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
+use super::db::{Db, Param};
 use super::error::{Outcome, unavailable};
 use super::rows::{self, get};
 use super::work::{ChangedRow, DriverStore, Next, RowKey, Space, Work};
@@ -30,7 +29,7 @@ macro_rules! named {
 }
 macro_rules! row_columns {
     () => {
-        "n.at, e.space_id, e.id, e.version, e.created_at, e.updated_at, e.expires_at, e.cost, e.key_id, e.tags"
+        "n.at, e.space_id, e.version, e.created_at, e.updated_at, e.expires_at, e.cost, e.key_id, e.tags"
     };
 }
 
@@ -103,7 +102,7 @@ impl<'n> Columns<'n> {
         self.sessions.push(rows::session_name(namespace));
     }
 
-    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+    fn params(&self) -> Vec<&dyn Param> {
         vec![&self.tenants, &self.subjects, &self.kinds, &self.sessions]
     }
 }
@@ -112,13 +111,11 @@ impl<'n> Columns<'n> {
 ///
 /// Begins a transaction if there is none, and creates missing spaces.
 pub(super) async fn begin(
-    db: &Object,
+    db: &Db,
     names: &BTreeMap<Name, bool>,
     rows: &[RowName<'_>],
     mut has_begun: bool,
 ) -> Outcome<Work> {
-    let lock = db.prepare_cached(LOCK_NAMED).await?;
-    let look = db.prepare_cached(LOOK_NAMED).await?;
     let spaces = Columns::of(names.keys());
     let mut places = Columns::default();
     for (namespace, kind, _) in rows {
@@ -128,10 +125,11 @@ pub(super) async fn begin(
     let space_params = spaces.params();
     let mut row_params = places.params();
     row_params.push(&keys);
+    let (lock, look) = (db.ready(LOCK_NAMED, &space_params).await?, db.ready(LOOK_NAMED, &row_params).await?);
     for _ in 0..TRIES {
         // Everything is sent at once, in this order; a statement sees what was committed before it began.
-        let begin = async { if has_begun { Ok(()) } else { db.batch_execute("BEGIN").await } };
-        let (began, locked, looked) = join3(begin, db.query(&lock, &space_params), db.query(&look, &row_params)).await;
+        let begin = async { if has_begun { Ok(()) } else { db.begin().await } };
+        let (began, locked, looked) = join3(begin, db.rows(&lock), db.rows(&look)).await;
         began?;
         has_begun = true;
         let mut work = Work::default();
@@ -147,17 +145,15 @@ pub(super) async fn begin(
             fill(&mut work, rows, &looked?);
             return Ok(work);
         }
-        let make = db.prepare_cached(MAKE).await?;
-        db.execute(&make, &missing.params()).await?;
+        db.execute(MAKE, &missing.params()).await?;
     }
     Err(unavailable("spaces come and go too fast".to_owned()).into())
 }
 
 /// Returns the ids of spaces by name; missing ones are left out.
-pub(super) async fn ids(db: &Object, names: impl Iterator<Item = &Name>) -> Outcome<Vec<i64>> {
-    let statement = db.prepare_cached(NAMED).await?;
+pub(super) async fn ids(db: &Db, names: impl Iterator<Item = &Name>) -> Outcome<Vec<i64>> {
     let names = Columns::of(names);
-    let found = db.query(&statement, &names.params()).await?;
+    let found = db.query(NAMED, &names.params()).await?;
     Ok(found.iter().filter_map(|row| get(row, 0)).collect())
 }
 
@@ -177,11 +173,10 @@ fn fill(work: &mut Work, rows: &[RowName<'_>], looked: &[Row]) {
 }
 
 /// Locks more spaces by id, and says which of them are locked now.
-pub(super) async fn lock(db: &Object, work: &mut Work, ids: &[i64], only_free: bool) -> Outcome<Vec<i64>> {
+pub(super) async fn lock(db: &Db, work: &mut Work, ids: &[i64], only_free: bool) -> Outcome<Vec<i64>> {
     let sql = if only_free { LOCK_FREE } else { LOCK };
-    let statement = db.prepare_cached(sql).await?;
     let mut locked = Vec::new();
-    for row in &db.query(&statement, &[&ids]).await? {
+    for row in &db.query(sql, &[&ids]).await? {
         let id = get(row, 0).unwrap_or_default();
         work.spaces.entry(id).or_insert_with(|| space(row, 1));
         locked.push(id);
@@ -190,9 +185,8 @@ pub(super) async fn lock(db: &Object, work: &mut Work, ids: &[i64], only_free: b
 }
 
 /// Looks at a row again, after the database was written.
-pub(super) async fn look(db: &Object, work: &mut Work, place: &RowKey) -> Outcome<()> {
-    let statement = db.prepare_cached(LOOK).await?;
-    let found = db.query_opt(&statement, &[&[place.0].as_slice(), &[place.1.as_bytes()].as_slice()]).await?;
+pub(super) async fn look(db: &Db, work: &mut Work, place: &RowKey) -> Outcome<()> {
+    let found = db.query_opt(LOOK, &[&[place.0].as_slice(), &[place.1.as_bytes()].as_slice()]).await?;
     work.slots.insert(place.clone(), ChangedRow { stored: found.as_ref().map(stored), next: Next::Same });
     Ok(())
 }
@@ -209,16 +203,15 @@ fn space(row: &Row, first: usize) -> Space {
 
 fn stored(row: &Row) -> DriverStore {
     DriverStore {
-        id: get(row, 2).unwrap_or_default(),
         existing: Existing {
-            version: rows::unsigned(row, 3),
-            created_at: Timestamp(get(row, 4).unwrap_or_default()),
-            updated_at: Timestamp(get(row, 5).unwrap_or_default()),
+            version: rows::unsigned(row, 2),
+            created_at: Timestamp(get(row, 3).unwrap_or_default()),
+            updated_at: Timestamp(get(row, 4).unwrap_or_default()),
         },
-        expires_at: get::<Option<i64>>(row, 6).flatten().map(Timestamp),
+        expires_at: get::<Option<i64>>(row, 5).flatten().map(Timestamp),
         // Not bound by the seal: it may say anything.
-        cost: get::<i64>(row, 7).unwrap_or_default().clamp(0, 1 << 32),
-        key_id: get(row, 8).unwrap_or_default(),
-        tags: rows::tags(row, 9),
+        cost: get::<i64>(row, 6).unwrap_or_default().clamp(0, 1 << 32),
+        key_id: get(row, 7).unwrap_or_default(),
+        tags: rows::tags(row, 8),
     }
 }

@@ -1,12 +1,13 @@
 //! Locks across all processes on one database: rows with an expiry.
 //!
 //! A lock is free before its expiry when the process of its owner is gone. The server knows that by the advisory lock
-//! that each process holds while it is alive.
+//! that each process holds while it is alive. Behind a pooler in transaction mode there is no such lock (session 0):
+//! the lock of a dead process is free at its expiry.
 
-use deadpool_postgres::Object;
 use helmdeck_core::Timestamp;
 use sha2::{Digest, Sha256};
 
+use super::db::Db;
 use super::error::Outcome;
 
 /// Takes or extends a lock, in its own transaction.
@@ -15,7 +16,7 @@ use super::error::Outcome;
 const TAKE: &str = "
 INSERT INTO memory_locks AS l (name, owner, until, session) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until, session = excluded.session
- WHERE l.owner = excluded.owner OR l.until <= $5 OR pg_try_advisory_xact_lock_shared(l.session)";
+ WHERE l.owner = excluded.owner OR l.until <= $5 OR (l.session <> 0 AND pg_try_advisory_xact_lock_shared(l.session))";
 const FREE: &str = "DELETE FROM memory_locks WHERE name = $1 AND owner = $2";
 
 /// Request for a lock.
@@ -32,17 +33,16 @@ pub(super) struct LockRequest<'c> {
 }
 
 /// Takes or extends a lock; `false` if another owner has it.
-pub(super) async fn take(db: &Object, request: LockRequest<'_>, session: i64) -> Outcome<bool> {
+pub(super) async fn take(db: &Db, request: LockRequest<'_>, session: i64) -> Outcome<bool> {
     let name = digest(request.name);
-    let statement = db.prepare_cached(TAKE).await?;
     let (now, until) = (request.now.micros(), request.until.micros());
-    Ok(db.execute(&statement, &[&name, &request.owner, &until, &session, &now]).await? > 0)
+    Ok(db.execute(TAKE, &[&name, &request.owner, &until, &session, &now]).await? > 0)
 }
 
 /// Frees a lock if this owner has it.
-pub(super) async fn free(db: &Object, name: &str, owner: &str) -> Outcome<()> {
+pub(super) async fn free(db: &Db, name: &str, owner: &str) -> Outcome<()> {
     let name = digest(name);
-    db.execute(&db.prepare_cached(FREE).await?, &[&name, &owner]).await?;
+    db.execute(FREE, &[&name, &owner]).await?;
     Ok(())
 }
 

@@ -5,12 +5,15 @@
 
 mod apply;
 mod connect;
+mod db;
 mod error;
 mod flush;
 mod listen;
 mod locked;
 mod locks;
 mod migrate;
+mod outbox;
+mod purge;
 mod queries;
 mod reseal;
 mod rows;
@@ -26,22 +29,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use deadpool_postgres::{Object, Pool};
 use helmdeck_core::Timestamp;
-use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio_util::task::TaskTracker;
 
-use self::connect::{Asking, Dialer, take, within};
+use self::connect::{Asking, Dialer, within};
+use self::db::{Database, Db};
 use self::error::{Failure, Remedy};
-use self::listen::Origin;
+use self::listen::Watcher;
 use self::locks::LockRequest;
+use self::outbox::Outbox;
 use self::url::Target;
-use self::writer::{Command, Waiting, Writer, again, give_back};
+use self::writer::{Command, Waiting, Writer, again};
 use crate::config::Config;
 use crate::driver::Driver;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
-use crate::ops::{Change, Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
+use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
 use crate::requests::{Batch, Canary, PendingOp, Position, Range};
 use crate::sealed::Seal;
 
@@ -57,13 +62,13 @@ const MAX_KEY_BYTES: usize = 2048;
 /// The driver.
 #[derive(Debug)]
 pub struct Postgres {
-    readers: Pool,
-    writers: Pool,
+    database: Database,
     writes: mpsc::UnboundedSender<Command>,
     write_permits: Arc<Semaphore>,
-    origin: Arc<Origin>,
-    changes: broadcast::Sender<Change>,
-    listener: AbortHandle,
+    outbox: Arc<Outbox>,
+    /// The advisory lock that shows that this process is alive; 0 behind a pooler, which has no sessions.
+    session: i64,
+    watcher: AbortHandle,
     closed: AtomicBool,
 }
 
@@ -91,25 +96,19 @@ impl Postgres {
             )));
         }
         let dialer = Dialer::new(&Target::parse(url)?, config)?;
-        let channel = Self::prepare(&dialer).await.map_err(at_open)?;
-        let origin = Arc::new(Origin::new(channel)?);
-        let listener = listen::connect(&dialer, &origin).await.map_err(at_open)?;
-        let (readers, writers) = (dialer.pool(config.postgres.pool_size.max(1))?, dialer.pool(1)?);
-        let (changes, _) = broadcast::channel(listen::CHANGES);
-        let listener = tokio::spawn(listen::run(listener, dialer, Arc::clone(&origin), changes.clone())).abort_handle();
+        let database = Database::new(dialer.clone(), config.postgres.pool_size.max(1))?;
+        let outbox = Arc::new(Self::prepare(&database).await.map_err(at_open)?);
+        dialer.check()?;
+        let interval = config.postgres.watch_interval;
+        let watcher = Watcher { outbox: Arc::clone(&outbox), dialer, database: database.clone(), interval };
+        let listening = watcher.connect().await.map_err(at_open)?;
+        let session = if listening.is_some() { outbox.id } else { 0 };
+        let watcher = tokio::spawn(watcher.run(listening)).abort_handle();
         let (writes, commands) = mpsc::unbounded_channel();
-        let writer = Writer { pool: writers.clone(), origin: Arc::clone(&origin) };
+        let writer = Writer { database: database.clone(), outbox: Arc::clone(&outbox), purges: TaskTracker::new() };
         tokio::spawn(writer.run(commands));
-        Ok(Self {
-            readers,
-            writers,
-            writes,
-            write_permits: Arc::new(Semaphore::new(WAITING_WRITE_KIB)),
-            origin,
-            changes,
-            listener,
-            closed: AtomicBool::new(false),
-        })
+        let write_permits = Arc::new(Semaphore::new(WAITING_WRITE_KIB));
+        Ok(Self { database, writes, write_permits, outbox, session, watcher, closed: AtomicBool::new(false) })
     }
 
     /// Returns whether the tables exist. Creates nothing.
@@ -118,25 +117,33 @@ impl Postgres {
     /// As [`Postgres::open`].
     pub async fn exists(url: &str, config: &Config) -> Result<bool> {
         let look = async {
-            let session = Dialer::new(&Target::parse(url)?, config)?.session().await?;
-            within(migrate::is_there(&session)).await
+            let db = Database::new(Dialer::new(&Target::parse(url)?, config)?, 1)?.take().await?;
+            within(migrate::is_there(&db)).await
         };
         look.await.map_err(at_open)
     }
 
-    async fn prepare(dialer: &Dialer) -> Result<String, Failure> {
-        let mut session = dialer.session().await?;
-        within(migrate::apply(&mut session)).await
+    async fn prepare(database: &Database) -> Result<Outbox, Failure> {
+        let db = database.take().await?;
+        let outcome = within(async { Outbox::open(&db, migrate::apply(&db).await?).await }).await;
+        db.give_back(outcome).await
     }
 
-    async fn read<T>(&self, ask: impl for<'c> Fn(&'c mut Object) -> Asking<'c, T> + Sync) -> Result<T> {
+    async fn read<T>(&self, ask: impl for<'c> Fn(&'c Db) -> Asking<'c, T> + Sync) -> Result<T> {
         self.check_open()?;
-        connect::read(&self.readers, ask).await
+        self.database.read(ask).await
     }
 
     fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
     }
+}
+
+/// Sweeps old rows of the outbox.
+#[cfg(test)]
+pub(crate) async fn sweep_changes(url: &str) -> Result<()> {
+    let database = Database::new(Dialer::new(&Target::parse(url)?, &Config::default())?, 1)?;
+    database.read(|db| Box::pin(outbox::sweep(db))).await
 }
 
 /// Turns a startup error that only the operator can fix into `BadUrl`.
@@ -152,7 +159,7 @@ fn at_open(failure: Failure) -> StoreError {
 impl Drop for Postgres {
     fn drop(&mut self) {
         // The writer ends when every sender is dropped.
-        self.listener.abort();
+        self.watcher.abort();
     }
 }
 
@@ -216,11 +223,8 @@ impl Driver for Postgres {
 
     async fn generation(&self) -> Result<u64> {
         self.read(|db| {
-            Box::pin(async move {
-                let found = queries::all(db, "SELECT value FROM memory_generation", &[]).await?;
-                let row = found.first().ok_or_else(|| StoreError::Corrupt("there is no generation".to_owned()))?;
-                Ok(rows::unsigned(row, 0))
-            })
+            let outbox = Arc::clone(&self.outbox);
+            Box::pin(async move { outbox.read(db).await })
         })
         .await
     }
@@ -245,14 +249,14 @@ impl Driver for Postgres {
 
     async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed> {
         self.check_open()?;
-        let (pool, current, seal) = (self.readers.clone(), current.to_owned(), Arc::clone(seal));
+        let (database, current, seal) = (self.database.clone(), current.to_owned(), Arc::clone(seal));
         // Not in the caller's future: were it dropped, the transaction would stay open in the pool.
         let step = tokio::spawn(async move {
             let mut tries = 0;
             loop {
-                let db = take(&pool).await.map_err(|failure| failure.error)?;
+                let db = database.take().await.map_err(|failure| failure.error)?;
                 let outcome = within(reseal::step(&db, after.as_ref(), limit, &current, &seal)).await;
-                match give_back(db, outcome).await {
+                match db.give_back(outcome).await {
                     Ok(resealed) => return Ok(resealed),
                     Err(failure) => again(failure, &mut tries).await?,
                 }
@@ -287,7 +291,7 @@ impl Driver for Postgres {
     }
 
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
-        let session = self.origin.id;
+        let session = self.session;
         self.read(|db| {
             let (name, owner) = (name.to_owned(), owner.to_owned());
             Box::pin(
@@ -306,7 +310,7 @@ impl Driver for Postgres {
     }
 
     fn changes(&self) -> Option<Changes> {
-        Some(self.changes.subscribe())
+        Some(self.outbox.subscribe())
     }
 
     async fn close(&self) -> Result<()> {
@@ -317,9 +321,8 @@ impl Driver for Postgres {
         if self.writes.send(Command::Close(reply)).is_ok() {
             let _ = answer.await;
         }
-        self.listener.abort();
-        self.readers.close();
-        self.writers.close();
+        self.watcher.abort();
+        self.database.close();
         Ok(())
     }
 }

@@ -2,50 +2,55 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use helmdeck_core::Timestamp;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
+use super::db::{Db, Param};
 use super::error::Outcome;
 use super::rows::{self, get, meta_columns, raw_columns};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::StoreError;
+use crate::key::hex;
 use crate::ops::{ListPage, Mark, Order, Scan, Walk, Walked};
 use crate::requests::{Position, Range, WALK_BYTES, page_of};
 use crate::sealed::{RawRow, Seal};
 
+/// The space of a query, as a value: so an index can return its rows in order, and one partition is enough.
+macro_rules! space_id {
+    () => {
+        "(SELECT s.id FROM memory_spaces s WHERE s.tenant = $1 AND s.subject = $2 AND s.kind = $3
+                                             AND coalesce('\\x01'::bytea || s.session, '\\x'::bytea) = $4)"
+    };
+}
 /// Live rows of a space.
-///
-/// The space is a value here and not a joined table, so that an index can return the rows in order.
-///
-/// `space` is what an index knows the space by: `e.space_id`, or `e.space_id + 0` for the one by time.
 macro_rules! of_space {
-    ($columns:expr, $space:expr) => {
+    ($columns:expr) => {
         concat!(
             "SELECT ",
             $columns,
-            " FROM memory_entries e
-               WHERE ",
-            $space,
-            " = (SELECT s.id FROM memory_spaces s
-                                    WHERE s.tenant = $1 AND s.subject = $2 AND s.kind = $3
-                                      AND coalesce('\\x01'::bytea || s.session, '\\x'::bytea) = $4)
-                 AND (e.expires_at IS NULL OR e.expires_at > $5) AND "
+            " FROM memory_entries e WHERE e.space_id = ",
+            space_id!(),
+            " AND (e.expires_at IS NULL OR e.expires_at > $5) AND "
         )
+    };
+}
+/// Live rows of a space, over the index by time, which knows the space as an expression.
+macro_rules! by_time {
+    ($columns:expr) => {
+        concat!(of_space!($columns), "e.space_id + 0 = ", space_id!(), " AND ")
     };
 }
 macro_rules! of_prefix {
     ($columns:expr) => {
-        concat!(of_space!($columns, "e.space_id"), "e.key >= $6 AND ($7::bytea IS NULL OR e.key < $7)")
+        concat!(of_space!($columns), "e.key >= $6 AND ($7::bytea IS NULL OR e.key < $7)")
     };
 }
 
-const GET: &str = concat!(of_space!(raw_columns!(), "e.space_id"), "e.key = $6");
+const GET: &str = concat!(of_space!(raw_columns!()), "e.key = $6");
 
 /// Newest first, over the index by time: for all keys of a space.
 const LIST_ALL: &str = concat!(
-    of_space!(meta_columns!(), "e.space_id + 0"),
+    by_time!(meta_columns!()),
     "e.updated_at <= $6 AND (e.updated_at < $6 OR e.key > $7) ORDER BY e.updated_at DESC, e.key LIMIT $8"
 );
 /// Newest first, over the index by key: for a prefix.
@@ -57,38 +62,35 @@ const LIST_PREFIX: &str = concat!(
     " OFFSET 0) e WHERE e.updated_at <= $8 AND (e.updated_at < $8 OR e.key > $9) ORDER BY e.updated_at DESC, e.key LIMIT $10"
 );
 
-const SCAN_ASCENDING: &str = concat!(of_prefix!(raw_columns!()), " ORDER BY e.key");
-const SCAN_DESCENDING: &str = concat!(of_prefix!(raw_columns!()), " ORDER BY e.key DESC");
-const SCAN_ALL_NEWEST: &str =
-    concat!(of_space!(raw_columns!(), "e.space_id + 0"), "true ORDER BY e.updated_at DESC, e.key");
+const SCAN_ASCENDING: &str = concat!(of_prefix!(raw_columns!()), " ORDER BY e.key LIMIT $8");
+const SCAN_DESCENDING: &str = concat!(of_prefix!(raw_columns!()), " ORDER BY e.key DESC LIMIT $8");
+const SCAN_ALL_NEWEST: &str = concat!(by_time!(raw_columns!()), "true ORDER BY e.updated_at DESC, e.key LIMIT $6");
 const SCAN_NEWEST: &str =
-    concat!("SELECT * FROM (", of_prefix!(raw_columns!()), " OFFSET 0) e ORDER BY e.updated_at DESC, e.key");
+    concat!("SELECT * FROM (", of_prefix!(raw_columns!()), " OFFSET 0) e ORDER BY e.updated_at DESC, e.key LIMIT $8");
 
 /// Which rows come next in a walk, and how large they are.
-const WALK_AHEAD: &str = "SELECT id, octet_length(value_ciphertext)::bigint, key_id FROM memory_entries WHERE id > $1
-                           ORDER BY id LIMIT $2";
+const WALK_AHEAD: &str = "SELECT space_id, key, octet_length(value_ciphertext)::bigint, key_id FROM memory_entries
+                           WHERE (space_id, key) > ($1, $2) ORDER BY space_id, key LIMIT $3";
 const WALK: &str = concat!(
     "SELECT ",
     raw_columns!(),
-    ", s.tenant, s.subject, s.session, s.kind, e.id, e.space_id
-       FROM memory_entries e JOIN memory_spaces s ON s.id = e.space_id WHERE e.id = ANY($1) ORDER BY e.id"
+    ", s.tenant, s.subject, s.session, s.kind, e.space_id
+       FROM unnest($1::bigint[], $2::bytea[]) AS n(space_id, key)
+      CROSS JOIN LATERAL (SELECT * FROM memory_entries e WHERE e.space_id = n.space_id AND e.key = n.key OFFSET 0) e
+       JOIN memory_spaces s ON s.id = e.space_id"
 );
-
-/// Rows that a scan asks for at a time.
-const CHUNK: usize = 100;
 
 /// Returns an entry, opened.
 pub(super) async fn by_key(
-    db: &Object,
+    db: &Db,
     namespace: &Namespace,
     kind: Kind,
     key: &str,
     now: Timestamp,
     seal: &Arc<dyn Seal>,
 ) -> Outcome<Option<Entry>> {
-    let statement = db.prepare_cached(GET).await?;
     let session = rows::session_name(namespace);
-    let params: [&(dyn ToSql + Sync); 6] = [
+    let params: [&dyn Param; 6] = [
         &namespace.tenant.as_bytes(),
         &namespace.subject.as_bytes(),
         &kind.as_str(),
@@ -96,7 +98,7 @@ pub(super) async fn by_key(
         &now.micros(),
         &key.as_bytes(),
     ];
-    let Some(row) = db.query_opt(&statement, &params).await? else { return Ok(None) };
+    let Some(row) = db.query_opt(GET, &params).await? else { return Ok(None) };
     // Use the requested namespace, kind and key, not those of the row: the seal must agree with them.
     let mut raw = rows::raw(&row, namespace, kind);
     key.clone_into(&mut raw.meta.key);
@@ -105,7 +107,7 @@ pub(super) async fn by_key(
 }
 
 /// Returns a page of entries, newest first.
-pub(super) async fn list(db: &Object, range: &Range, after: Option<&Position>, limit: usize) -> Outcome<ListPage> {
+pub(super) async fn list(db: &Db, range: &Range, after: Option<&Position>, limit: usize) -> Outcome<ListPage> {
     let space = SpaceParams::new(range);
     let (time, key) = after.map_or((i64::MAX, ""), |position| (position.updated_at.micros(), position.key.as_str()));
     let (key, count) = (key.as_bytes(), rows::limit(limit.saturating_add(1)));
@@ -115,24 +117,17 @@ pub(super) async fn list(db: &Object, range: &Range, after: Option<&Position>, l
     let sql = if range.prefix.is_empty() {
         LIST_ALL
     } else {
-        params.extend([&prefix as &(dyn ToSql + Sync), &upper]);
+        params.extend([&prefix as &dyn Param, &upper]);
         LIST_PREFIX
     };
-    params.extend([&time as &(dyn ToSql + Sync), &key, &count]);
-    let statement = db.prepare_cached(sql).await?;
-    let found = db.query(&statement, &params).await?;
+    params.extend([&time as &dyn Param, &key, &count]);
+    let found = db.query(sql, &params).await?;
     let entries = found.iter().map(|row| rows::meta(row, &range.namespace, range.kind)).collect();
     Ok(page_of(entries, limit))
 }
 
-/// Returns entries in an order, opened: as many rows as are needed are fetched, all of one moment.
-pub(super) async fn scan(
-    db: &mut Object,
-    range: &Range,
-    order: Order,
-    limit: usize,
-    seal: &Arc<dyn Seal>,
-) -> Outcome<Scan> {
+/// Returns entries in an order, opened, all of one moment.
+pub(super) async fn scan(db: &Db, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Outcome<Scan> {
     let space = SpaceParams::new(range);
     let upper = rows::upper(&range.prefix);
     let prefix = range.prefix.as_bytes();
@@ -140,7 +135,7 @@ pub(super) async fn scan(
     let sql = match order {
         Order::NewestFirst if range.prefix.is_empty() => SCAN_ALL_NEWEST,
         order => {
-            params.extend([&prefix as &(dyn ToSql + Sync), &upper]);
+            params.extend([&prefix as &dyn Param, &upper]);
             match order {
                 Order::KeyAscending => SCAN_ASCENDING,
                 Order::KeyDescending => SCAN_DESCENDING,
@@ -148,32 +143,35 @@ pub(super) async fn scan(
             }
         }
     };
-    let statement = db.prepare_cached(sql).await?;
-    let transaction = db.transaction().await?;
-    let portal = transaction.bind(&statement, &params).await?;
-    let mut scan = Scan::default();
-    while scan.entries.len() < limit {
-        let wanted = (limit - scan.entries.len()).min(CHUNK);
-        let found = transaction.query_portal(&portal, i32::try_from(wanted).unwrap_or(i32::MAX)).await?;
+    let mut wanted = limit;
+    loop {
+        // One statement sees one moment, so rows that do not open are made up for by a larger one.
+        let most = rows::limit(wanted);
+        let mut params = params.clone();
+        params.push(&most);
+        let found = db.query(sql, &params).await?;
         let is_last = found.len() < wanted;
         let raw: Vec<RawRow> = found.iter().map(|row| rows::raw(row, &range.namespace, range.kind)).collect();
+        drop(found);
+        let mut scan = Scan::default();
         for opened in open_all(raw, seal).await? {
             match opened {
+                _ if scan.entries.len() == limit => break,
                 Ok(entry) => scan.entries.push(entry),
                 Err(_) => scan.unreadable += 1,
             }
         }
-        if is_last {
-            break;
+        if is_last || scan.entries.len() >= limit {
+            return Ok(scan);
         }
+        wanted = wanted.saturating_mul(2);
     }
-    Ok(scan)
 }
 
 /// Returns the next rows of all namespaces, opened.
-pub(super) async fn walk(db: &Object, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Outcome<Walk> {
+pub(super) async fn walk(db: &Db, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Outcome<Walk> {
     let ahead = Ahead::look(db, after, limit).await?;
-    let found = by_id(db, &ahead.ids).await?;
+    let found = named(db, &ahead.places).await?;
     // A row without a space, or of an unknown kind, was planted, and cannot be named.
     let raw: Vec<RawRow> = found
         .iter()
@@ -191,17 +189,21 @@ pub(super) async fn walk(db: &Object, after: Option<&Mark>, limit: usize, seal: 
     Ok(Walk { rows: rows.collect(), next: ahead.next })
 }
 
-/// Returns rows with their spaces (tenant, subject, session, kind) and ids (entry, space).
-pub(super) async fn by_id(db: &Object, ids: &[i64]) -> Outcome<Vec<Row>> {
-    all(db, WALK, &[&ids]).await
+/// A row as the walk knows it: its space, and its key as bytes.
+pub(super) type Place = (i64, Vec<u8>);
+
+/// Returns rows with their spaces (tenant, subject, session, kind, id).
+pub(super) async fn named(db: &Db, places: &[Place]) -> Outcome<Vec<Row>> {
+    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) = places.iter().map(|(space, key)| (*space, key.as_slice())).unzip();
+    db.query(WALK, &[&spaces, &keys]).await
 }
 
 /// The rows of the next step of a walk.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// Their ids.
-    pub(super) ids: Vec<i64>,
-    /// The ids of the keys that they name.
+    /// Their spaces and keys.
+    pub(super) places: Vec<Place>,
+    /// The ids of the keys that sealed them.
     pub(super) key_ids: Vec<String>,
     /// Where the step after this one starts.
     pub(super) next: Option<Mark>,
@@ -209,26 +211,36 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Looks which rows come after a mark: at most `limit`, and at most about [`WALK_BYTES`] of values.
-    pub(super) async fn look(db: &Object, after: Option<&Mark>, limit: usize) -> Outcome<Self> {
-        let after: i64 = match after {
-            None => i64::MIN,
-            Some(Mark(text)) => text.parse().map_err(|_| StoreError::Invalid("the mark was not made by a store"))?,
-        };
-        let statement = db.prepare_cached(WALK_AHEAD).await?;
-        let found = db.query(&statement, &[&after, &rows::limit(limit)]).await?;
+    pub(super) async fn look(db: &Db, after: Option<&Mark>, limit: usize) -> Outcome<Self> {
+        let (space, key) = after.map_or(Ok((i64::MIN, Vec::new())), place_of)?;
+        let found = db.query(WALK_AHEAD, &[&space, &key, &rows::limit(limit)]).await?;
         let mut bytes = 0;
         let fitting = found.iter().take_while(|row| {
             let fits = bytes < WALK_BYTES as u64;
-            bytes += rows::unsigned(row, 1);
+            bytes += rows::unsigned(row, 2);
             fits
         });
-        let (ids, key_ids): (Vec<i64>, Vec<String>) = fitting
-            .map(|row| (get::<i64>(row, 0).unwrap_or_default(), get::<String>(row, 2).unwrap_or_default()))
-            .unzip();
-        let is_last = found.len() < limit && ids.len() == found.len();
-        let next = ids.last().filter(|_| !is_last).map(|id| Mark(id.to_string()));
-        Ok(Self { ids, key_ids, next })
+        let place = |row: &Row| (get(row, 0).unwrap_or_default(), get::<Vec<u8>>(row, 1).unwrap_or_default());
+        let (places, key_ids): (Vec<Place>, Vec<String>) =
+            fitting.map(|row| (place(row), get(row, 3).unwrap_or_default())).unzip();
+        let is_last = found.len() < limit && places.len() == found.len();
+        let next = places.last().filter(|_| !is_last).map(|(space, key)| Mark(format!("{space}/{}", hex(key))));
+        Ok(Self { places, key_ids, next })
     }
+}
+
+/// Reads a mark.
+fn place_of(Mark(text): &Mark) -> Result<Place, StoreError> {
+    let place = || {
+        let (space, key) = text.split_once('/')?;
+        Some((space.parse().ok()?, unhex(key)?))
+    };
+    place().ok_or(StoreError::Invalid("the mark was not made by a store"))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 async fn open_all(raw: Vec<RawRow>, seal: &Arc<dyn Seal>) -> Outcome<Vec<crate::Result<Entry>>> {
@@ -257,13 +269,7 @@ impl<'r> SpaceParams<'r> {
         }
     }
 
-    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+    fn params(&self) -> Vec<&dyn Param> {
         vec![&self.tenant, &self.subject, &self.kind, &self.session, &self.now]
     }
-}
-
-/// Reads all rows of a query without parameters but the time.
-pub(super) async fn all(db: &Object, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Outcome<Vec<Row>> {
-    let statement = db.prepare_cached(sql).await?;
-    Ok(db.query(&statement, params).await?)
 }

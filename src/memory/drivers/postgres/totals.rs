@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use deadpool_postgres::Object;
 use helmdeck_core::Timestamp;
 
+use super::db::Db;
 use super::error::Outcome;
-use super::queries::all;
 use super::rows::{self, get, unsigned};
 use crate::ops::{NamespaceStats, Stats};
 
@@ -15,28 +14,35 @@ const ENDED: &str =
     "SELECT space_id, key_id, count(*), sum(least(greatest(cost, 0), 4294967296))::bigint FROM memory_entries
                       WHERE expires_at <= $1 GROUP BY space_id, key_id";
 const SPACES: &str = "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces";
+const KINDS: &str = "SELECT kind, sum(rows)::bigint, sum(bytes)::bigint FROM memory_spaces GROUP BY kind";
+const ENDED_BY_KIND: &str = "
+SELECT s.kind, e.key_id, count(*), sum(least(greatest(e.cost, 0), 4294967296))::bigint
+  FROM memory_entries e LEFT JOIN memory_spaces s ON s.id = e.space_id
+ WHERE e.expires_at <= $1 GROUP BY s.kind, e.key_id";
 const KEYS: &str = "SELECT key_id, sum(rows)::bigint FROM memory_keys GROUP BY key_id";
-/// The tables with their indexes and what is kept beside them.
-const DISK: &str = "SELECT sum(pg_total_relation_size(name::regclass))::bigint
-                      FROM unnest(ARRAY['memory_spaces', 'memory_entries', 'memory_tags', 'memory_keys']) AS name";
+/// The tables and their partitions, with their indexes and what is kept beside them.
+const DISK: &str = "
+SELECT sum(pg_total_relation_size(coalesce(part.relid, name::regclass)))::bigint
+  FROM unnest(ARRAY['memory_spaces', 'memory_entries', 'memory_tags', 'memory_keys', 'memory_changes']) AS name
+  LEFT JOIN LATERAL pg_partition_tree(name::regclass) AS part ON true";
 
 /// Rows and bytes that have ended, of each space.
-async fn ended(db: &Object, now: Timestamp) -> Outcome<Vec<(i64, String, u64, u64)>> {
-    let found = all(db, ENDED, &[&now.micros()]).await?;
+async fn ended(db: &Db, now: Timestamp) -> Outcome<Vec<(i64, String, u64, u64)>> {
+    let found = db.query(ENDED, &[&now.micros()]).await?;
     let read =
         |row| (get(row, 0).unwrap_or_default(), get(row, 1).unwrap_or_default(), unsigned(row, 2), unsigned(row, 3));
     Ok(found.iter().map(read).collect())
 }
 
 /// Returns the totals of each namespace.
-pub(super) async fn namespaces(db: &Object, now: Timestamp) -> Outcome<Vec<NamespaceStats>> {
+pub(super) async fn namespaces(db: &Db, now: Timestamp) -> Outcome<Vec<NamespaceStats>> {
     let mut gone: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
     for (space, _, rows, bytes) in ended(db, now).await? {
         let (all_rows, all_bytes) = gone.entry(space).or_default();
         *all_rows += rows;
         *all_bytes += bytes;
     }
-    let found = all(db, SPACES, &[]).await?;
+    let found = db.query(SPACES, &[]).await?;
     let held = found.iter().filter_map(|row| {
         let (namespace, kind) = rows::space(row, 1)?;
         let (gone_rows, gone_bytes) = gone.get(&get(row, 0)?).copied().unwrap_or_default();
@@ -48,33 +54,37 @@ pub(super) async fn namespaces(db: &Object, now: Timestamp) -> Outcome<Vec<Names
 }
 
 /// Returns totals.
-pub(super) async fn stats(db: &Object, now: Timestamp) -> Outcome<Stats> {
+pub(super) async fn stats(db: &Db, now: Timestamp) -> Outcome<Stats> {
     let mut stats = Stats { driver: super::NAME, ..Stats::default() };
-    let mut kinds: BTreeMap<i64, String> = BTreeMap::new();
-    for row in &all(db, SPACES, &[]).await? {
-        let kind: String = get(row, 4).unwrap_or_default();
-        let rows = unsigned(row, 5);
+    for row in &db.query(KINDS, &[]).await? {
+        let kind: String = get(row, 0).unwrap_or_default();
+        let (rows, bytes) = (unsigned(row, 1), unsigned(row, 2));
         stats.rows += rows;
-        stats.bytes += unsigned(row, 6);
-        *stats.rows_by_kind.entry(kind.clone()).or_default() += rows;
-        kinds.insert(get(row, 0).unwrap_or_default(), kind);
+        stats.bytes += bytes;
+        stats.rows_by_kind.insert(kind.clone(), rows);
+        stats.bytes_by_kind.insert(kind, bytes);
     }
-    for row in &all(db, KEYS, &[]).await? {
+    for row in &db.query(KEYS, &[]).await? {
         stats.rows_by_key_id.insert(get(row, 0).unwrap_or_default(), unsigned(row, 1));
     }
-    for (space, key_id, rows, _) in ended(db, now).await? {
+    for row in &db.query(ENDED_BY_KIND, &[&now.micros()]).await? {
+        let (kind, key_id): (&str, &str) = (get(row, 0).unwrap_or_default(), get(row, 1).unwrap_or_default());
+        let (rows, bytes) = (unsigned(row, 2), unsigned(row, 3));
         stats.expired += rows;
-        let less = |counts: &mut BTreeMap<String, u64>, name: &str| {
+        let less = |counts: &mut BTreeMap<String, u64>, name: &str, by: u64| {
             if let Some(count) = counts.get_mut(name) {
-                *count = count.saturating_sub(rows);
+                *count = count.saturating_sub(by);
             }
         };
-        less(&mut stats.rows_by_kind, kinds.get(&space).map_or("", String::as_str));
-        less(&mut stats.rows_by_key_id, &key_id);
+        less(&mut stats.rows_by_kind, kind, rows);
+        less(&mut stats.bytes_by_kind, kind, bytes);
+        less(&mut stats.rows_by_key_id, key_id, rows);
     }
     stats.rows = stats.rows.saturating_sub(stats.expired);
+    let rows_by_kind = &stats.rows_by_kind;
+    stats.bytes_by_kind.retain(|kind, _| rows_by_kind.get(kind).is_some_and(|rows| *rows > 0));
     stats.rows_by_kind.retain(|_, rows| *rows > 0);
     stats.rows_by_key_id.retain(|_, rows| *rows > 0);
-    stats.disk_bytes = all(db, DISK, &[]).await?.first().map_or(0, |row| unsigned(row, 0));
+    stats.disk_bytes = db.query(DISK, &[]).await?.first().map_or(0, |row| unsigned(row, 0));
     Ok(stats)
 }

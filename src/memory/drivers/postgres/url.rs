@@ -90,6 +90,28 @@ impl Target {
         Ok(Self { config, protection })
     }
 
+    /// Returns the settings of the URL's `options`, in their order.
+    ///
+    /// # Errors
+    /// `BadUrl` if an option is not a setting.
+    pub(super) fn settings(&self) -> Result<Vec<(String, String)>> {
+        let mut words = words(self.config.get_options().unwrap_or_default()).into_iter();
+        let mut settings = Vec::new();
+        while let Some(word) = words.next() {
+            let setting = match word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
+                Some("") => words.next(),
+                Some(setting) => Some(setting.to_owned()),
+                None => None,
+            };
+            let (name, value) = setting
+                .as_deref()
+                .and_then(|setting| setting.split_once('='))
+                .ok_or_else(|| bad("its options are not settings like -c name=value"))?;
+            settings.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(settings)
+    }
+
     /// Returns hosts and database, which are safe to show.
     pub(super) fn shown(&self) -> String {
         let ports = self.config.get_ports();
@@ -157,6 +179,21 @@ fn protection(ours: &Ours, is_local: bool) -> Result<Protection> {
         None if ours.root_certificate.is_none() && is_local => Ok(Protection::None),
         None => Ok(verified()),
     }
+}
+
+/// Splits options at spaces; a backslash keeps what follows it.
+fn words(options: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut characters = options.chars();
+    while let Some(character) = characters.next() {
+        if character.is_ascii_whitespace() {
+            words.push(String::new());
+        } else if let Some(word) = words.last_mut() {
+            word.extend(if character == '\\' { characters.next() } else { Some(character) });
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Returns whether every host is on this machine.
@@ -234,6 +271,24 @@ mod tests {
         assert_eq!(target.config.get_options(), Some("-csearch_path=s"));
         assert_eq!(target.shown(), "postgres://a:1,b:2/d/");
         assert_eq!(Target::parse("postgres://me@[::1]:7/").unwrap().shown(), "postgres://[::1]:7/me");
+    }
+
+    #[test]
+    fn options_are_read_as_settings() {
+        let settings = |options: &str| {
+            let target = Target::parse("postgres://h/d?sslmode=disable").unwrap();
+            let mut config = target.config;
+            config.options(options);
+            Target { config, ..Target::parse("postgres://h/d?sslmode=disable").unwrap() }.settings()
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(settings("").unwrap(), []);
+        assert_eq!(settings("-csearch_path=a,b").unwrap(), [pair("search_path", "a,b")]);
+        let three = settings(" -c a=1  --b.c=x=y -c d=\\ e\\\\").unwrap();
+        assert_eq!(three, [pair("a", "1"), pair("b.c", "x=y"), pair("d", " e\\")]);
+        for bad in ["-c", "-e x", "x=y", "-c x"] {
+            assert!(matches!(settings(bad), Err(StoreError::BadUrl(_))), "{bad}");
+        }
     }
 
     #[test]

@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use deadpool_postgres::Object;
 use helmdeck_core::Timestamp;
-use tokio_postgres::types::ToSql;
 
+use super::db::{Db, Param};
 use super::error::Outcome;
 use super::locked;
 use super::rows::{self, get};
@@ -39,17 +38,26 @@ const SPACES_OF_CALLER: &str = "
 SELECT id FROM memory_spaces
  WHERE tenant = $2 AND subject IN ($3, '\\x'::bytea) AND ($1::text IS NULL OR kind = $1)";
 const DELETE_PREFIX: &str = delete!("WHERE e.space_id = ANY($1) AND e.key >= $2 AND ($3::bytea IS NULL OR e.key < $3)");
-const DELETE_TAGGED: &str =
-    delete!("WHERE e.id = ANY(ARRAY(SELECT entry_id FROM memory_tags WHERE space_id = ANY($1) AND tag = $2))");
+const DELETE_TAGGED: &str = delete!(
+    "USING (SELECT t.space_id, x.key
+              FROM memory_tags t
+             CROSS JOIN LATERAL (SELECT key FROM memory_entries WHERE space_id = t.space_id AND id = t.entry_id OFFSET 0) x
+             WHERE t.space_id = ANY($1) AND t.tag = $2 OFFSET 0) d
+     WHERE e.space_id = d.space_id AND e.key = d.key"
+);
 
 const ENDED: &str = "
-SELECT c.id, c.space_id, s.id IS NOT NULL
-  FROM (SELECT id, space_id FROM memory_entries WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2) c
+SELECT c.space_id, c.key, s.id IS NOT NULL
+  FROM (SELECT space_id, key FROM memory_entries WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2) c
   LEFT JOIN memory_spaces s ON s.id = c.space_id";
 /// Looks again: until its space was locked, a row could be replaced.
 const SWEEP: &str = delete!(
-    "WHERE e.id = ANY(ARRAY(
-         SELECT id FROM (SELECT id, expires_at FROM memory_entries WHERE id = ANY($1) OFFSET 0) o WHERE expires_at <= $2))"
+    "USING (SELECT o.space_id, o.key
+              FROM unnest($1::bigint[], $2::bytea[]) AS n(space_id, key)
+             CROSS JOIN LATERAL (SELECT space_id, key, expires_at FROM memory_entries
+                                  WHERE space_id = n.space_id AND key = n.key OFFSET 0) o
+             WHERE o.expires_at <= $3 OFFSET 0) d
+     WHERE e.space_id = d.space_id AND e.key = d.key"
 );
 const SWEEP_LOCKS: &str = "DELETE FROM memory_locks WHERE until <= $1";
 
@@ -57,18 +65,20 @@ const LARGEST: &str = "
 SELECT id, bytes, sum(bytes) OVER ()::bigint FROM memory_spaces WHERE kind = $1 ORDER BY bytes DESC, id LIMIT $2";
 /// The oldest rows of a space, up to a total cost or a number of rows.
 const DELETE_OLDEST: &str = delete!(
-    "WHERE e.id = ANY(ARRAY(
-         SELECT id FROM (SELECT id, cost, row_number() OVER oldest AS at, sum(least(greatest(cost, 0), 4294967296)) OVER oldest AS upto
-                           FROM (SELECT id, cost, updated_at, key FROM memory_entries
-                                  WHERE space_id + 0 = $1 AND key <> $2 ORDER BY updated_at, key DESC LIMIT $5) o
-                         WINDOW oldest AS (ORDER BY updated_at, key DESC)) w
-          WHERE upto - cost < $3::bigint OR at <= $4::bigint))"
+    "USING (SELECT key FROM (SELECT key, cost, row_number() OVER oldest AS at,
+                                    sum(least(greatest(cost, 0), 4294967296)) OVER oldest AS upto
+                               FROM (SELECT cost, updated_at, key FROM memory_entries
+                                      WHERE space_id + 0 = $1 AND space_id = $1 AND key <> $2
+                                      ORDER BY updated_at, key DESC LIMIT $5) o
+                             WINDOW oldest AS (ORDER BY updated_at, key DESC)) w
+              WHERE upto - cost < $3::bigint OR at <= $4::bigint OFFSET 0) d
+     WHERE e.space_id = $1 AND e.key = d.key"
 );
 /// `OFFSET 0` makes it a walk over what has ended, and not over all rows of the space.
 const DELETE_ENDED: &str = delete!(
-    "WHERE e.id = ANY(ARRAY(
-         SELECT id FROM (SELECT id, space_id, key FROM memory_entries WHERE expires_at <= $2 OFFSET 0) o
-          WHERE space_id = $1 AND key <> $3))"
+    "USING (SELECT key FROM (SELECT space_id, key FROM memory_entries WHERE expires_at <= $2 OFFSET 0) o
+             WHERE space_id = $1 AND key <> $3 OFFSET 0) d
+     WHERE e.space_id = $1 AND e.key = d.key"
 );
 
 /// Limit of rows dropped per step when making room: in most cases one is enough.
@@ -77,7 +87,7 @@ const STEP: i64 = 64;
 const LARGE_STEP: i64 = 4096;
 
 /// Returns the ids of the spaces that a delete is about.
-pub(super) async fn spaces_of(db: &Object, delete: &Delete) -> Outcome<Vec<i64>> {
+pub(super) async fn spaces_of(db: &Db, delete: &Delete) -> Outcome<Vec<i64>> {
     let (whose, kind): (Reach, Option<Kind>) = match delete {
         Delete::Key { namespace, kind, .. } => (Reach::One(namespace.clone()), Some(*kind)),
         Delete::Prefix { namespace, kind, .. } => (namespace.clone().map_or(Reach::Everybody, Reach::One), *kind),
@@ -85,26 +95,31 @@ pub(super) async fn spaces_of(db: &Object, delete: &Delete) -> Outcome<Vec<i64>>
     };
     let kind = kind.map(Kind::as_str);
     let found = match &whose {
-        Reach::Everybody => db.query(&db.prepare_cached(SPACES_OF_ALL).await?, &[&kind]).await?,
+        Reach::Everybody => db.query(SPACES_OF_ALL, &[&kind]).await?,
         Reach::Caller { tenant, subject } => {
-            let params: [&(dyn ToSql + Sync); 3] = [&kind, &tenant.as_bytes(), &subject.as_bytes()];
-            db.query(&db.prepare_cached(SPACES_OF_CALLER).await?, &params).await?
+            let params: [&dyn Param; 3] = [&kind, &tenant.as_bytes(), &subject.as_bytes()];
+            db.query(SPACES_OF_CALLER, &params).await?
         }
         Reach::One(namespace) => {
             let session = rows::session_name(namespace);
-            let params: [&(dyn ToSql + Sync); 4] =
+            let params: [&dyn Param; 4] =
                 [&kind, &namespace.tenant.as_bytes(), &namespace.subject.as_bytes(), &session];
-            db.query(&db.prepare_cached(SPACES_OF_ONE).await?, &params).await?
+            db.query(SPACES_OF_ONE, &params).await?
         }
     };
     Ok(found.iter().filter_map(|row| get(row, 0)).collect())
 }
 
 /// Deletes by prefix or tag in locked spaces.
-pub(super) async fn delete(db: &Object, work: &mut Work, delete: &Delete) -> Outcome<u64> {
+pub(super) async fn delete(db: &Db, work: &mut Work, delete: &Delete) -> Outcome<u64> {
     // Those that were made meanwhile by others are not locked; those that were made by the same batch are.
     let spaces = spaces_of(db, delete).await?;
     let spaces: Vec<i64> = spaces.into_iter().filter(|id| work.spaces.contains_key(id)).collect();
+    delete_in(db, work, delete, &spaces).await
+}
+
+/// Deletes by prefix or tag in some locked spaces.
+pub(super) async fn delete_in(db: &Db, work: &mut Work, delete: &Delete, spaces: &[i64]) -> Outcome<u64> {
     match delete {
         Delete::Prefix { prefix, .. } => {
             run(db, work, DELETE_PREFIX, &[&spaces, &prefix.as_bytes(), &rows::upper(prefix)]).await
@@ -116,18 +131,18 @@ pub(super) async fn delete(db: &Object, work: &mut Work, delete: &Delete) -> Out
 }
 
 /// Deletes expired rows, except where other transactions write, and expired locks.
-pub(super) async fn sweep(db: &Object, work: &mut Work, now: Timestamp, limit: usize) -> Outcome<u64> {
+pub(super) async fn sweep(db: &Db, work: &mut Work, now: Timestamp, limit: usize) -> Outcome<u64> {
     let (now, limit) = (now.micros(), rows::limit(limit));
-    db.execute(&db.prepare_cached(SWEEP_LOCKS).await?, &[&now]).await?;
-    let found = db.query(&db.prepare_cached(ENDED).await?, &[&now, &limit]).await?;
-    let ended: Vec<(i64, i64, bool)> =
+    db.execute(SWEEP_LOCKS, &[&now]).await?;
+    let found = db.query(ENDED, &[&now, &limit]).await?;
+    let ended: Vec<(i64, &[u8], bool)> =
         found.iter().filter_map(|row| Some((get(row, 0)?, get(row, 1)?, get(row, 2)?))).collect();
-    let spaces: BTreeSet<i64> = ended.iter().filter(|(_, _, is_there)| *is_there).map(|(_, space, _)| *space).collect();
+    let spaces: BTreeSet<i64> = ended.iter().filter(|(_, _, is_there)| *is_there).map(|(space, _, _)| *space).collect();
     let free = locked::lock(db, work, &spaces.into_iter().collect::<Vec<_>>(), true).await?;
     // Rows without a space were planted; they are deleted too.
-    let doomed = ended.iter().filter(|(_, space, is_there)| !is_there || free.contains(space));
-    let doomed: Vec<i64> = doomed.map(|(id, _, _)| *id).collect();
-    run(db, work, SWEEP, &[&doomed, &now]).await
+    let doomed = ended.iter().filter(|(space, _, is_there)| !is_there || free.contains(space));
+    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) = doomed.map(|(space, key, _)| (*space, *key)).unzip();
+    run(db, work, SWEEP, &[&spaces, &keys, &now]).await
 }
 
 /// What of a kind takes too much.
@@ -142,9 +157,9 @@ pub(super) struct Excess {
 }
 
 /// Returns the spaces from which rows must be evicted.
-pub(super) async fn too_large(db: &Object, work: &Work, excess: Excess) -> Outcome<(Vec<i64>, i64, i64)> {
-    let params: [&(dyn ToSql + Sync); 2] = [&excess.kind.as_str(), &rows::limit(excess.limit)];
-    let found = db.query(&db.prepare_cached(LARGEST).await?, &params).await?;
+pub(super) async fn too_large(db: &Db, work: &Work, excess: Excess) -> Outcome<(Vec<i64>, i64, i64)> {
+    let params: [&dyn Param; 2] = [&excess.kind.as_str(), &rows::limit(excess.limit)];
+    let found = db.query(LARGEST, &params).await?;
     let mut total: i64 = found.first().and_then(|row| get(row, 2)).unwrap_or_default();
     let mut sizes: BTreeMap<i64, i64> =
         found.iter().map(|row| (get(row, 0).unwrap_or_default(), get(row, 1).unwrap_or_default())).collect();
@@ -170,7 +185,7 @@ pub(super) async fn too_large(db: &Object, work: &Work, excess: Excess) -> Outco
 ///
 /// Taking each time from the largest ends where all that were larger are about equally large: that level is worked
 /// out first.
-pub(super) async fn evict(db: &Object, work: &mut Work, excess: Excess) -> Outcome<u64> {
+pub(super) async fn evict(db: &Db, work: &mut Work, excess: Excess) -> Outcome<u64> {
     let (large, level, mut over) = too_large(db, work, excess).await?;
     locked::lock(db, work, &large, false).await?;
     let mut left = rows::limit(excess.limit);
@@ -182,7 +197,7 @@ pub(super) async fn evict(db: &Object, work: &mut Work, excess: Excess) -> Outco
             if surplus <= 0 {
                 break;
             }
-            let step: [&(dyn ToSql + Sync); 5] = [&id, &&b""[..], &surplus, &0_i64, &left.min(LARGE_STEP)];
+            let step: [&dyn Param; 5] = [&id, &&b""[..], &surplus, &0_i64, &left.min(LARGE_STEP)];
             let count = run(db, work, DELETE_OLDEST, &step).await?;
             if count == 0 {
                 break;
@@ -212,20 +227,19 @@ fn level(sizes: &[i64], over: i64) -> i64 {
 }
 
 /// Makes room in a locked space, sparing one key: deletes expired rows.
-pub(super) async fn drop_ended(db: &Object, work: &mut Work, space: i64, key: &str, now: Timestamp) -> Outcome<u64> {
+pub(super) async fn drop_ended(db: &Db, work: &mut Work, space: i64, key: &str, now: Timestamp) -> Outcome<u64> {
     run(db, work, DELETE_ENDED, &[&space, &now.micros(), &key.as_bytes()]).await
 }
 
 /// Makes room in a locked space, sparing one key: deletes the oldest rows, in steps.
-pub(super) async fn drop_oldest(db: &Object, work: &mut Work, space: i64, key: &str, need: (i64, i64)) -> Outcome<u64> {
+pub(super) async fn drop_oldest(db: &Db, work: &mut Work, space: i64, key: &str, need: (i64, i64)) -> Outcome<u64> {
     let (rows, bytes) = need;
     run(db, work, DELETE_OLDEST, &[&space, &key.as_bytes(), &bytes, &rows, &STEP]).await
 }
 
-async fn run(db: &Object, work: &mut Work, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Outcome<u64> {
-    let statement = db.prepare_cached(sql).await?;
+async fn run(db: &Db, work: &mut Work, sql: &'static str, params: &[&dyn Param]) -> Outcome<u64> {
     let mut count = 0;
-    for row in &db.query(&statement, params).await? {
+    for row in &db.query(sql, params).await? {
         let rows: i64 = get(row, 2).unwrap_or_default();
         count += u64::try_from(rows).unwrap_or_default();
         work.went(

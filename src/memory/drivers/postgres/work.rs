@@ -33,8 +33,6 @@ pub(super) struct Space {
 /// Stored row, as far as it is known.
 #[derive(Debug, Clone)]
 pub(super) struct DriverStore {
-    /// Its id.
-    pub(super) id: i64,
     /// Its version and times.
     pub(super) existing: Existing,
     /// Expiry.

@@ -8,13 +8,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Object, Pool};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::task::TaskTracker;
 
 use super::apply::{self, Done};
-use super::connect::{discard, take, within, within_long};
-use super::error::{Failure, Outcome, Remedy};
-use super::listen::Origin;
+use super::connect::{within, within_long};
+use super::db::Database;
+use super::error::{Failure, Remedy};
+use super::outbox::Outbox;
+use super::purge;
 use crate::error::{Result, StoreError};
 use crate::ops::Written;
 use crate::requests::{Batch, PendingOp};
@@ -55,10 +57,12 @@ impl Waiting {
 
 /// The task's state.
 pub(super) struct Writer {
-    /// The connection that it writes over, made when it is needed.
-    pub(super) pool: Pool,
-    /// Sender of notifications about deletes.
-    pub(super) origin: Arc<Origin>,
+    /// The connections that it shares with readers.
+    pub(super) database: Database,
+    /// Where deletes are announced.
+    pub(super) outbox: Arc<Outbox>,
+    /// Deletes over all namespaces, which run beside the other writes.
+    pub(super) purges: TaskTracker,
 }
 
 impl Writer {
@@ -84,6 +88,8 @@ impl Writer {
             }
             self.step(&mut waiting).await;
         }
+        self.purges.close();
+        self.purges.wait().await;
         if let Some(reply) = closing {
             let _ = reply.send(());
         }
@@ -123,12 +129,17 @@ impl Writer {
     async fn alone(&self, waiting: &mut VecDeque<Waiting>) {
         let Some(first) = waiting.pop_front() else { return };
         let batch = Arc::clone(&first.batch);
+        if let Some(delete) = purge::everywhere(&batch) {
+            let purge = purge::run(self.database.clone(), delete.clone(), Arc::clone(&self.outbox));
+            self.purges.spawn(async move { first.answer(purge.await) });
+            return;
+        }
         let mut tries = 0;
         let answer = loop {
-            let outcome = match take(&self.pool).await {
+            let outcome = match self.database.take().await {
                 Ok(db) => {
-                    let outcome = within_long(apply::alone(&db, &batch, &self.origin)).await;
-                    give_back(db, outcome).await
+                    let outcome = within_long(apply::alone(&db, &batch, &self.outbox)).await;
+                    db.give_back(outcome).await
                 }
                 Err(failure) => Err(failure),
             };
@@ -146,10 +157,10 @@ impl Writer {
     async fn group(&self, batches: &[Arc<Batch>]) -> Result<Done> {
         let mut tries = 0;
         loop {
-            let outcome = match take(&self.pool).await {
+            let outcome = match self.database.take().await {
                 Ok(db) => {
-                    let outcome = within(apply::group(&db, batches, &self.origin)).await;
-                    give_back(db, outcome).await
+                    let outcome = within(apply::group(&db, batches, &self.outbox)).await;
+                    db.give_back(outcome).await
                 }
                 Err(failure) => Err(failure),
             };
@@ -159,16 +170,6 @@ impl Writer {
             }
         }
     }
-}
-
-/// Ends the transaction of what failed, and gives the connection back if it is still good.
-pub(super) async fn give_back<T>(db: Object, outcome: Outcome<T>) -> Outcome<T> {
-    if let Err(failure) = &outcome
-        && (failure.is_of_connection() || within(db.batch_execute("ROLLBACK")).await.is_err())
-    {
-        discard(db);
-    }
-    outcome
 }
 
 /// Waits a little before the next try, if there is one.

@@ -86,27 +86,34 @@ pub(super) fn stats(db: &Connection, now: Timestamp) -> Result<Stats> {
     each(db, "SELECT kind, sum(rows), sum(bytes) FROM memory_spaces GROUP BY kind", [], |row| {
         let rows = rows::unsigned(row.get_ref(1)?);
         stats.rows += rows;
-        stats.bytes += rows::unsigned(row.get_ref(2)?);
+        let bytes = rows::unsigned(row.get_ref(2)?);
+        stats.bytes += bytes;
         stats.rows_by_kind.insert(rows::text(row.get_ref(0)?), rows);
+        stats.bytes_by_kind.insert(rows::text(row.get_ref(0)?), bytes);
         Ok(())
     })?;
     each(db, "SELECT key_id, rows FROM memory_keys", [], |row| {
         stats.rows_by_key_id.insert(rows::text(row.get_ref(0)?), rows::unsigned(row.get_ref(1)?));
         Ok(())
     })?;
-    let ended = "SELECT s.kind, e.key_id, count(*) FROM memory_entries e JOIN memory_spaces s ON s.id = e.space_id
+    let ended =
+        "SELECT s.kind, e.key_id, count(*), sum(e.cost) FROM memory_entries e JOIN memory_spaces s ON s.id = e.space_id
                   WHERE e.expires_at IS NOT NULL AND e.expires_at <= ?1 GROUP BY s.kind, e.key_id";
     each(db, ended, [now.micros()], |row| {
         let rows = rows::unsigned(row.get_ref(2)?);
         stats.expired += rows;
-        for (counts, name) in [(&mut stats.rows_by_kind, 0), (&mut stats.rows_by_key_id, 1)] {
+        let bytes = rows::unsigned(row.get_ref(3)?);
+        let of_kind = [(&mut stats.rows_by_kind, 0, rows), (&mut stats.bytes_by_kind, 0, bytes)];
+        for (counts, name, less) in of_kind.into_iter().chain([(&mut stats.rows_by_key_id, 1, rows)]) {
             if let Some(count) = counts.get_mut(&rows::text(row.get_ref(name)?)) {
-                *count = count.saturating_sub(rows);
+                *count = count.saturating_sub(less);
             }
         }
         Ok(())
     })?;
     stats.rows = stats.rows.saturating_sub(stats.expired);
+    let rows_by_kind = &stats.rows_by_kind;
+    stats.bytes_by_kind.retain(|kind, _| rows_by_kind.get(kind).is_some_and(|rows| *rows > 0));
     stats.rows_by_kind.retain(|_, rows| *rows > 0);
     stats.rows_by_key_id.retain(|_, rows| *rows > 0);
     Ok(stats)

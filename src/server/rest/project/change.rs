@@ -2,13 +2,15 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use helmdeck_core::Caller;
 use helmdeck_forge::features::{BlockedBy, Edit as FeatureEdit, Features, Status};
 use helmdeck_forge::issues::{Done, Edit, NewComment};
 use helmdeck_forge::knowledge::{Knowledge, Learning, What};
-use helmdeck_forge::{Category, Error, Time};
-use helmdeck_forge_documents::tracking::Field;
+use helmdeck_forge::{Category, Error, Project, Time};
+use helmdeck_forge_documents::tracking::{Conflict, Field};
 use helmdeck_trackers::sync::{self, Choice};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -33,10 +35,17 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(resolve))
 }
 
-/// Returns the error of a caller whose copy is stale.
-fn stale(what: &str) -> Error {
-    Error::new(Category::Stale, "E_STALE", format!("{what} has changed since it was read"))
-        .hint("read it again, and decide anew")
+/// Reads a change from a request and makes it, if the caller may run the pack that does the same.
+async fn make<C: DeserializeOwned + Send + 'static, T: Serialize + Send + 'static>(
+    state: &ProjectState,
+    caller: &Caller,
+    pack: &str,
+    request: Request,
+    work: impl FnOnce(&Project, C) -> helmdeck_forge::Result<T> + Send + 'static,
+) -> Result<Response, Problem> {
+    check(caller, pack)?;
+    let change: C = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    json(&state.change(caller, pack, move |project| work(project, change)).await?)
 }
 
 /// Change of an issue. Absent members stay; an empty text or list removes.
@@ -59,13 +68,11 @@ async fn set_issue(
     path: PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
-    check(&caller, "forge.issue_set")?;
-    let change: IssueEdit = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
     let key = path.value("issue").to_owned();
-    let changed = state.change(&caller, "forge.issue_set", move |project| {
+    make(&state, &caller, "forge.issue_set", request, move |project, change: IssueEdit| {
         project.issues().set(&key, &change.edit, change.if_match.as_deref())
-    });
-    json(&changed.await?)
+    })
+    .await
 }
 
 /// A comment.
@@ -87,11 +94,11 @@ async fn comment(
     path: PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
-    check(&caller, "forge.issue_set")?;
-    let said: CommentText = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
     let key = path.value("issue").to_owned();
-    let comment = NewComment { text: said.text, by: None };
-    json(&state.change(&caller, "forge.issue_set", move |project| project.issues().comment(&key, &comment)).await?)
+    make(&state, &caller, "forge.issue_set", request, move |project, said: CommentText| {
+        project.issues().comment(&key, &NewComment { text: said.text, by: None })
+    })
+    .await
 }
 
 /// How an issue is closed.
@@ -114,18 +121,11 @@ async fn close_issue(
     path: PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
-    check(&caller, "forge.issue_done")?;
-    let closing: Closing = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
     let key = path.value("issue").to_owned();
-    let closed = state.change(&caller, "forge.issue_done", move |project| {
-        if let Some(wanted) = closing.if_match
-            && project.issues().show(&key)?.etag != wanted
-        {
-            return Err(stale(&key));
-        }
-        project.issues().done(&key, &closing.done)
-    });
-    json(&closed.await?)
+    make(&state, &caller, "forge.issue_done", request, move |project, closing: Closing| {
+        project.issues().done(&key, &closing.done, closing.if_match.as_deref())
+    })
+    .await
 }
 
 /// Change of a feature's status.
@@ -153,19 +153,17 @@ async fn set_feature(
     path: PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
-    check(&caller, "forge.features_set")?;
-    let change: FeatureStatus = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
     let id = path.value("feature").to_owned();
-    let edit = FeatureEdit {
-        status: Some(change.status),
-        reason: change.reason,
-        blocked_by: change.blocked_by,
-        ..FeatureEdit::default()
-    };
-    let changed = state.change(&caller, "forge.features_set", move |project| {
+    make(&state, &caller, "forge.features_set", request, move |project, change: FeatureStatus| {
+        let edit = FeatureEdit {
+            status: Some(change.status),
+            reason: change.reason,
+            blocked_by: change.blocked_by,
+            ..FeatureEdit::default()
+        };
         Features::new(project).set(&id, &edit, change.if_match.as_deref())
-    });
-    json(&changed.await?)
+    })
+    .await
 }
 
 /// Condition of a change.
@@ -187,13 +185,11 @@ async fn confirm(
     path: PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
-    check(&caller, "forge.knowledge_confirm")?;
-    let condition: Condition = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
     let id = path.value("id").to_owned();
-    let confirmed = state.change(&caller, "forge.knowledge_confirm", move |project| {
+    make(&state, &caller, "forge.knowledge_confirm", request, move |project, condition: Condition| {
         Knowledge::new(project).confirm(&id, condition.if_match.as_deref())
-    });
-    json(&confirmed.await?)
+    })
+    .await
 }
 
 /// What replaces an entry of the knowledge.
@@ -218,10 +214,8 @@ async fn supersede(
     path: PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
-    check(&caller, "forge.knowledge_supersede")?;
-    let replacement: Replacement = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
     let id = path.value("id").to_owned();
-    let superseded = state.change(&caller, "forge.knowledge_supersede", move |project| {
+    make(&state, &caller, "forge.knowledge_supersede", request, move |project, replacement: Replacement| {
         if matches!(replacement.by.what, What::Invariant { check: Some(_), .. }) {
             let message = "a check is a command, and no caller of the server may name one";
             return Err(Error::refused(message).hint("leave \"check\" out, or supersede the entry at a shell"));
@@ -229,8 +223,8 @@ async fn supersede(
         // Who sends this has no session here, and git says the commit.
         let by = Learning { session: None, commit: None, ..replacement.by };
         Knowledge::new(project).supersede(&id, &by, replacement.if_match.as_deref())
-    });
-    json(&superseded.await?)
+    })
+    .await
 }
 
 /// Decision about a conflict.
@@ -266,25 +260,25 @@ pub(super) enum ChosenSide {
     request_body(content = ref("#/components/schemas/ProjectResolution"), content_type = "application/json", description = "The decision"),
     responses((status = 200, description = "The conflict that was settled", body = ref("#/components/schemas/ProjectConflict")), Problems))]
 async fn resolve(State(state): State<ProjectState>, By(caller): By, request: Request) -> Result<Response, Problem> {
-    check(&caller, "forge.issue_set")?;
-    let wanted: Resolution = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
-    let settled = state.change(&caller, "forge.issue_set", move |project| {
-        let choice = match (wanted.choice, wanted.value) {
-            (ChosenSide::Ours, None) => Choice::Ours,
-            (ChosenSide::Theirs, None) => Choice::Theirs,
-            (ChosenSide::Value, Some(value)) => Choice::Value(value),
-            _ => return Err(Error::usage("a value belongs to the choice \"value\", and to no other")),
-        };
-        let key = &wanted.key;
-        if let Some(since) = wanted.since {
-            let conflicts = sync::status(project)?.conflicts;
-            let seen = conflicts.iter().find(|one| one.key == *key && one.field == wanted.field);
-            if seen.is_some_and(|one| one.since != since) {
-                return Err(stale(&format!("the field {} of {key}", wanted.field)));
-            }
+    make(&state, &caller, "forge.issue_set", request, settle).await
+}
+
+fn settle(project: &Project, wanted: Resolution) -> helmdeck_forge::Result<Conflict> {
+    let choice = match (wanted.choice, wanted.value) {
+        (ChosenSide::Ours, None) => Choice::Ours,
+        (ChosenSide::Theirs, None) => Choice::Theirs,
+        (ChosenSide::Value, Some(value)) => Choice::Value(value),
+        _ => return Err(Error::usage("a value belongs to the choice \"value\", and to no other")),
+    };
+    let key = &wanted.key;
+    if let Some(since) = wanted.since {
+        let conflicts = sync::status(project)?.conflicts;
+        let seen = conflicts.iter().find(|one| one.key == *key && one.field == wanted.field);
+        if seen.is_some_and(|one| one.since != since) {
+            let message = format!("the field {} of {key} has changed since it was read", wanted.field);
+            return Err(Error::new(Category::Stale, "E_STALE", message).hint("read it again, and decide anew"));
         }
-        project.check_not_paused()?;
-        sync::resolve(project, key, wanted.field, &choice)
-    });
-    json(&settled.await?)
+    }
+    project.check_not_paused()?;
+    sync::resolve(project, key, wanted.field, &choice)
 }

@@ -31,10 +31,13 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 }
 
 /// Measures the health of the project: five components, each with a colour, its reasons and a next command.
+///
+/// Callers who ask within two seconds share one measurement (`measured_at`).
 #[utoipa::path(get, path = "/api/v1/project/health", tag = "project", operation_id = "project_health",
     responses((status = 200, description = "The health", body = ref("#/components/schemas/ProjectHealth")), Problems))]
 async fn show(State(state): State<ProjectState>, By(caller): By) -> Result<Response, Problem> {
-    json(&state.read(&caller, PACK, |project| Ok(helmdeck_forge::health::measure(project))).await?)
+    let (measured, watch) = (state.measured.clone(), state.watch.clone());
+    json(&*state.read(&caller, PACK, move |project| Ok(measured.of(project, &watch))).await?)
 }
 
 /// Lists the recorded colours of the project, newest first.

@@ -11,6 +11,7 @@ mod git;
 mod health;
 mod issues;
 mod knowledge;
+mod measured;
 mod recovery;
 mod sessions;
 mod shapes;
@@ -38,6 +39,7 @@ use crate::access::need_run;
 use crate::app::App;
 use crate::problem::Problem;
 
+use measured::Measured;
 pub(crate) use shapes::schemas;
 use watch::ProjectWatch;
 
@@ -62,6 +64,7 @@ pub(crate) struct ProjectState {
     limits: RequestLimits,
     readers: Arc<Semaphore>,
     watch: ProjectWatch,
+    measured: Measured,
 }
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -83,7 +86,7 @@ impl ProjectState {
     pub(crate) fn new(settings: ProjectSettings, limits: RequestLimits) -> Self {
         let settings = Arc::new(settings);
         let watch = ProjectWatch::new(Arc::clone(&settings));
-        Self { settings, limits, readers: Arc::new(Semaphore::new(READERS)), watch }
+        Self { settings, limits, readers: Arc::new(Semaphore::new(READERS)), watch, measured: Measured::default() }
     }
 
     /// Follows changes of the project, if the caller may see its health. The number grows with each change.
@@ -117,11 +120,12 @@ impl ProjectState {
         work: impl FnOnce(&Project) -> helmdeck_forge::Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
         check(caller, pack)?;
-        let (settings, caller) = (Arc::clone(&self.settings), caller.clone());
+        let (settings, caller, measured) = (Arc::clone(&self.settings), caller.clone(), self.measured.clone());
         self.blocking(move || {
             let environment = environment(&settings, &caller.identity);
             let project = opened(&settings, |root| Project::open(root, environment))?;
             let done = Sessions::new(&project).check_not_over().and_then(|()| work(&project));
+            measured.forget();
             Ok(done.map_err(|error| Error::from(&error))?)
         })
         .await

@@ -30,7 +30,7 @@ struct Watched {
 }
 
 /// Time and length of each watched file; `None` for one that is not there.
-type Seen = Vec<Option<(SystemTime, u64)>>;
+pub(super) type Seen = Vec<Option<(SystemTime, u64)>>;
 
 impl ProjectWatch {
     pub(super) fn new(settings: Arc<ProjectSettings>) -> Self {
@@ -49,6 +49,11 @@ impl ProjectWatch {
             tokio::spawn(Arc::clone(&self.0).run());
         }
         follower
+    }
+
+    /// Returns the present state of the watched files. Blocks.
+    pub(super) fn look(&self) -> Seen {
+        self.0.look_now()
     }
 
     #[cfg(test)]
@@ -79,14 +84,15 @@ impl Watched {
 
     async fn look(self: &Arc<Self>) -> Seen {
         let watched = Arc::clone(self);
-        let seen = tokio::task::spawn_blocking(move || {
-            let about = |path: &PathBuf| {
-                let about = std::fs::metadata(path).ok()?;
-                Some((about.modified().ok()?, about.len()))
-            };
-            watched.paths().iter().map(about).collect::<Seen>()
-        });
-        seen.await.unwrap_or_default()
+        tokio::task::spawn_blocking(move || watched.look_now()).await.unwrap_or_default()
+    }
+
+    fn look_now(&self) -> Seen {
+        let about = |path: &PathBuf| {
+            let about = std::fs::metadata(path).ok()?;
+            Some((about.modified().ok()?, about.len()))
+        };
+        self.paths().iter().map(about).collect()
     }
 
     /// Returns the files that every change touches: the journal, and what git writes for a commit or a checkout.

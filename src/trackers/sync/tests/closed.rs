@@ -27,8 +27,8 @@ async fn issues_closed_before_their_first_push_are_created_closed() {
     let clone = Clone::new(&mock);
     let (one, two) = (clone.add("One"), clone.add("Two"));
     let issues = clone.project.issues();
-    issues.done(&one, &closed()).unwrap();
-    issues.done(&two, &Done { cancelled: true, ..Done::default() }).unwrap();
+    issues.done(&one, &closed(), None).unwrap();
+    issues.done(&two, &Done { cancelled: true, ..Done::default() }, None).unwrap();
     assert_eq!(clone.status().local, [one.clone(), two]);
     let plan = clone.sync().push(&Push { dry_run: true }).await.unwrap();
     assert_eq!((plan.delivered.len(), mock.with(|store| store.issues.len())), (2, 0));
@@ -51,7 +51,7 @@ async fn a_push_cut_short_of_a_closed_issue_is_finished_later() {
     let mock = Mock::start();
     let clone = Clone::new(&mock);
     let one = clone.add("One");
-    clone.project.issues().done(&one, &closed()).unwrap();
+    clone.project.issues().done(&one, &closed(), None).unwrap();
     mock.fail("Create", 0, Fault::CutAfter);
     for _ in 0..9 {
         mock.fail("Issues", 0, Fault::CutBefore);
@@ -70,7 +70,7 @@ async fn a_closed_issue_in_two_clones_is_created_once() {
     let mock = Mock::start();
     let clones = [Clone::new(&mock), Clone::new(&mock)];
     let one = clones[0].add("Shared");
-    clones[0].project.issues().done(&one, &closed()).unwrap();
+    clones[0].project.issues().done(&one, &closed(), None).unwrap();
     // As if git had carried the file.
     let file = ".forge/linear/history/LOCAL-1.md";
     let text = std::fs::read(clones[0].project.root().join(file)).unwrap();
@@ -89,7 +89,7 @@ async fn a_dropped_creation_stays_here_until_retried() {
     let mock = Mock::start();
     let clone = Clone::new(&mock);
     let (one, two) = (clone.add("One"), clone.add("Two"));
-    clone.project.issues().done(&two, &closed()).unwrap();
+    clone.project.issues().done(&two, &closed(), None).unwrap();
     for _ in 0..2 {
         mock.fail("Create", 0, Fault::Code("FORBIDDEN".into()));
     }
@@ -112,7 +112,7 @@ async fn a_closed_issue_follows_edits_of_the_tracker() {
     let clone = Clone::new(&mock);
     clone.pull().await;
     mock.with(|store| store.edit("SX9-1", |issue| issue.title = "Edited there".into()));
-    clone.project.issues().done("SX9-1", &helmdeck_forge::issues::Done::default()).unwrap();
+    clone.project.issues().done("SX9-1", &helmdeck_forge::issues::Done::default(), None).unwrap();
     clone.push().await;
     assert_eq!((clone.issue("SX9-1").title.as_str(), mock.issue("SX9-1").state.as_str()), ("Edited there", "Done"));
     mock.with(|store| store.edit("SX9-1", |issue| issue.priority = 1));

@@ -62,6 +62,8 @@ struct ArtifactsPage {
     list: ArtifactList,
 }
 
+crate::frame::framed!(ArtifactsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {

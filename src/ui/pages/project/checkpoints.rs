@@ -66,6 +66,8 @@ struct CheckpointsPage {
     list: Part<Checkpoint>,
 }
 
+crate::frame::framed!(CheckpointsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -141,6 +143,8 @@ struct CheckpointPage<'a> {
     /// Why there is no difference.
     trouble: String,
 }
+
+crate::frame::framed!(CheckpointPage<'_>);
 
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);

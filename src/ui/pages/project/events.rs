@@ -63,6 +63,8 @@ struct EventsPage {
     tail: Tail,
 }
 
+crate::frame::framed!(EventsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {

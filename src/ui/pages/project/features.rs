@@ -162,6 +162,8 @@ struct FeaturesPage {
     next: Option<String>,
 }
 
+crate::frame::framed!(FeaturesPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {

@@ -158,6 +158,8 @@ struct IssuePage {
     priorities: [(u8, &'static str); 5],
 }
 
+crate::frame::framed!(IssuePage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {

@@ -119,6 +119,8 @@ struct IssuesPage {
     next: Option<String>,
 }
 
+crate::frame::framed!(IssuesPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {

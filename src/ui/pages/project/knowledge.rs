@@ -98,6 +98,8 @@ struct KnowledgePage {
     filter: String,
 }
 
+crate::frame::framed!(KnowledgePage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -140,6 +142,8 @@ struct EntryPage {
     entry: Entry,
     fields: Vec<TextField>,
 }
+
+crate::frame::framed!(EntryPage);
 
 /// Returns the texts that an entry of a kind has.
 fn fields_of(kind: &str) -> &'static [&'static str] {

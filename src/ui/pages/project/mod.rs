@@ -135,6 +135,8 @@ struct TroublePage<'a> {
     kind: Trouble,
 }
 
+crate::frame::framed!(TroublePage<'_>);
+
 /// Kind of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {

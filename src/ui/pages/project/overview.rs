@@ -155,6 +155,8 @@ struct OverviewPage {
     merge_driver_missing: bool,
 }
 
+crate::frame::framed!(OverviewPage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -204,6 +206,8 @@ struct PausePage {
     minutes: u64,
     paused: Option<Paused>,
 }
+
+crate::frame::framed!(PausePage);
 
 /// Shows a person why work is paused, with a token that ends it once.
 async fn ask(State(ui): State<Ui>, sent: Sent) -> Response {

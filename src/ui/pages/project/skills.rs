@@ -109,6 +109,8 @@ struct SkillsPage {
     next: Option<String>,
 }
 
+crate::frame::framed!(SkillsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -157,6 +159,8 @@ struct SkillPage {
     top: Top,
     shown: Shown,
 }
+
+crate::frame::framed!(SkillPage);
 
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);

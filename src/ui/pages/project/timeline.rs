@@ -109,6 +109,8 @@ struct TimelinePage {
     no_repository: bool,
 }
 
+crate::frame::framed!(TimelinePage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -161,6 +163,8 @@ struct SessionPage {
     top: Top,
     log: Log,
 }
+
+crate::frame::framed!(SessionPage);
 
 async fn session(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);

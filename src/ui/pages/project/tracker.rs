@@ -118,6 +118,8 @@ struct TrackerPage {
     waiting: Vec<Operation>,
 }
 
+crate::frame::framed!(TrackerPage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {

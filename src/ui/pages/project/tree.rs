@@ -47,6 +47,8 @@ struct FilesPage {
     list: Part<File>,
 }
 
+crate::frame::framed!(FilesPage);
+
 impl FilesPage {
     /// Returns the address of the next page.
     fn more(&self) -> Option<String> {

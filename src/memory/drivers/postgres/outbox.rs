@@ -1,0 +1,340 @@
+//! Outbox of deletes: each delete writes a row in its own transaction, and every replica reads the rows by a cursor.
+//!
+//! The cursor is the snapshot of the last read. What that snapshot did not see is new, in whatever order transactions
+//! commit, so nothing is skipped and nothing is read twice. Reading needs no lock and no session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use aes_gcm::aead::Generate;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, broadcast};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::db::Db;
+use super::error::Outcome;
+use super::rows::get;
+use crate::entry::{Kind, Namespace, Reach};
+use crate::error::{Result, StoreError};
+use crate::ops::{Change, Changes, Delete};
+
+/// The longest list of deletes in a row; a longer one says "anything".
+const PAYLOAD_BYTES: usize = 64 << 10;
+
+/// Notifications that are kept for a slow subscriber. It learns when it missed some.
+const CHANGES: usize = 1024;
+
+/// A replica that did not read for so long, in microseconds, may have missed rows.
+///
+/// It is half of the retention, because a row gets its time before its commit.
+const MAX_GAP: i64 = 5 * 60 * 1_000_000;
+
+/// Limit of rows per read; more mean "anything".
+const MAX_ROWS: usize = 10_000;
+/// One more than are used.
+const LIMIT: i64 = 10_001;
+
+/// Rows that the snapshot of the cursor did not see: of later transactions, and of those that ran then.
+const READ: &str = "
+SELECT pg_current_snapshot()::text, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, c.origin, c.payload
+  FROM (VALUES (1)) AS one (n)
+  LEFT JOIN LATERAL (SELECT origin, payload FROM memory_changes WHERE xact >= $1
+                     UNION ALL SELECT origin, payload FROM memory_changes WHERE xact = ANY($2) LIMIT $3) c ON true";
+/// The oldest rows, as far as they are past the retention of ten minutes, by the server's clock.
+const SWEEP: &str = "
+DELETE FROM memory_changes WHERE ctid = ANY(ARRAY(
+    SELECT o.ctid FROM (SELECT ctid, at FROM memory_changes ORDER BY xact LIMIT $1) o WHERE o.at < now() - interval '10 minutes'))";
+/// Rows per step of a sweep.
+const SWEEP_ROWS: i64 = 5000;
+
+/// Position of a reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cursor {
+    /// The first transaction after the snapshot.
+    next: i64,
+    /// Transactions that ran at the time of the snapshot.
+    running: Vec<i64>,
+    /// When the server started, in Unix microseconds: another server may count other transactions.
+    started: i64,
+    /// The time of the snapshot by the server's clock, in Unix microseconds.
+    at: i64,
+}
+
+/// New rows, and the position after them.
+#[derive(Debug)]
+pub(super) struct News {
+    cursor: Cursor,
+    rows: Vec<(i64, String)>,
+}
+
+/// The outbox of one database, as this process reads and writes it.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    /// The channel of wake-ups that all replicas on the same tables share.
+    pub(super) channel: String,
+    /// Random id of this process: it skips its own rows, and names its advisory lock.
+    pub(super) id: i64,
+    cursor: Mutex<Cursor>,
+    /// When the outbox was last read.
+    read_at: Mutex<Instant>,
+    /// Number of deletes seen, of this process too.
+    generation: AtomicU64,
+    changes: broadcast::Sender<Change>,
+    /// Asks for a wake-up of the other replicas.
+    pub(super) written: Notify,
+}
+
+/// A delete as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+enum Deleted {
+    #[serde(rename = "k")]
+    Key(Whose, Kind, String),
+    #[serde(rename = "p")]
+    Prefix(Option<Whose>, Option<Kind>, String),
+    #[serde(rename = "t")]
+    Tagged(Option<Whose>, Kind, String),
+    /// Tenant and subject of a caller.
+    #[serde(rename = "c")]
+    TaggedFor(String, String, Kind, String),
+}
+
+/// Tenant, subject and session.
+type Whose = (String, String, Option<String>);
+
+impl Cursor {
+    /// The position before any read: it covers no row.
+    const NONE: Self = Self { next: i64::MAX, running: Vec::new(), started: 0, at: 0 };
+
+    /// Returns statement, parameters and their types of a read.
+    pub(super) fn read(&self) -> (&'static str, [(&(dyn ToSql + Sync), Type); 3]) {
+        let params: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&self.next, Type::INT8), (&self.running, Type::INT8_ARRAY), (&LIMIT, Type::INT8)];
+        (READ, params)
+    }
+
+    /// Returns whether rows between two positions may be missing.
+    fn has_gap(&self, later: &Self) -> bool {
+        *self != Self::NONE && (later.started != self.started || later.next < self.next || later.at - self.at > MAX_GAP)
+    }
+}
+
+impl News {
+    /// Reads the answer to a read.
+    ///
+    /// # Errors
+    /// `Corrupt` if the server's snapshot makes no sense.
+    pub(super) fn of(found: &[Row]) -> Outcome<Self> {
+        let odd = || StoreError::Corrupt("the snapshot of the PostgreSQL server makes no sense".to_owned());
+        let first = found.first().ok_or_else(odd)?;
+        let snapshot = first.try_get::<_, &str>(0)?;
+        let mut parts = snapshot.split(':').skip(1);
+        let next = parts.next().and_then(|next| next.parse().ok()).ok_or_else(odd)?;
+        let running = parts.next().unwrap_or_default().split(',').filter(|xact| !xact.is_empty());
+        let running = running.map(|xact| xact.parse::<i64>().map_err(|_| odd()));
+        let running = running.collect::<Result<Vec<i64>>>()?;
+        let rows = found.iter().filter_map(|row| Some((get(row, 3)?, get(row, 4)?))).collect();
+        let cursor = Cursor { next, running, started: first.try_get(1)?, at: first.try_get(2)? };
+        Ok(Self { cursor, rows })
+    }
+}
+
+impl Outbox {
+    /// Makes a reader that starts at this moment.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn open(db: &Db, channel: String) -> Outcome<Self> {
+        let id = <[u8; 8]>::try_generate().map_err(StoreError::unavailable)?;
+        let start = Cursor::NONE;
+        let found = db.query(READ, &[&start.next, &start.running, &LIMIT]).await?;
+        Ok(Self {
+            channel,
+            id: i64::from_le_bytes(id),
+            cursor: Mutex::new(News::of(&found)?.cursor),
+            read_at: Mutex::new(Instant::now()),
+            generation: AtomicU64::new(0),
+            changes: broadcast::channel(CHANGES).0,
+            written: Notify::new(),
+        })
+    }
+
+    /// Returns the position of the last read.
+    pub(super) fn cursor(&self) -> Cursor {
+        self.cursor.lock().clone()
+    }
+
+    /// Reads new rows over a connection of the pool, and returns the number of deletes seen so far.
+    pub(super) async fn read(&self, db: &Db) -> Outcome<u64> {
+        loop {
+            let from = self.cursor();
+            let found = db.query(READ, &[&from.next, &from.running, &LIMIT]).await?;
+            if self.accept(&from, News::of(&found)?) {
+                return Ok(self.generation.load(Ordering::Acquire));
+            }
+        }
+    }
+
+    /// Takes over what was read from a position; `false` if another read was faster.
+    pub(super) fn accept(&self, from: &Cursor, news: News) -> bool {
+        let mut cursor = self.cursor.lock();
+        if *cursor != *from {
+            return false;
+        }
+        *self.read_at.lock() = Instant::now();
+        if from.has_gap(&news.cursor) || news.rows.len() > MAX_ROWS {
+            self.count(1);
+            self.send(Change::Anything);
+        } else {
+            self.count(news.rows.len());
+            let others = news.rows.iter().filter(|(origin, _)| *origin != self.id);
+            others.flat_map(|(_, payload)| changes(payload)).for_each(|change| self.send(change));
+        }
+        *cursor = news.cursor;
+        true
+    }
+
+    fn count(&self, rows: usize) {
+        self.generation.fetch_add(rows as u64, Ordering::AcqRel);
+    }
+
+    fn send(&self, change: Change) {
+        // There may be no subscriber.
+        let _ = self.changes.send(change);
+    }
+
+    /// Subscribes to the deletes of other processes.
+    pub(super) fn subscribe(&self) -> Changes {
+        self.changes.subscribe()
+    }
+
+    /// Returns how long ago the outbox was last read.
+    fn unread_for(&self) -> Duration {
+        self.read_at.lock().elapsed()
+    }
+
+    /// Reports that anything may have changed each time that the outbox could not be read for `limit`.
+    pub(super) async fn report_blindness(self: Arc<Self>, limit: Duration) {
+        let mut is_told = false;
+        loop {
+            let unread = self.unread_for();
+            if unread < limit {
+                is_told = false;
+            } else if !std::mem::replace(&mut is_told, true) {
+                tracing::debug!("what other replicas delete is not known: the PostgreSQL server does not answer");
+                self.send(Change::Anything);
+            }
+            tokio::time::sleep(limit.saturating_sub(unread).max(limit / 4)).await;
+        }
+    }
+}
+
+/// Deletes rows past the retention, in steps of one transaction each.
+pub(super) async fn sweep(db: &Db) -> Outcome<()> {
+    while db.execute(SWEEP, &[&SWEEP_ROWS]).await? >= SWEEP_ROWS.unsigned_abs() {}
+    Ok(())
+}
+
+/// Writes the payload of a row.
+pub(super) fn payload(deletes: &[Delete]) -> String {
+    let deleted: Vec<Deleted> = deletes.iter().map(Deleted::of).collect();
+    let payload = serde_json::to_string(&deleted).unwrap_or_default();
+    if payload.len() > PAYLOAD_BYTES { String::new() } else { payload }
+}
+
+/// Reads a payload of another process.
+fn changes(payload: &str) -> Vec<Change> {
+    match serde_json::from_str::<Vec<Deleted>>(payload) {
+        Ok(deleted) => deleted.into_iter().map(|deleted| Change::Deleted(deleted.into_delete())).collect(),
+        // Too many to list, or written by another version.
+        Err(_) => vec![Change::Anything],
+    }
+}
+
+impl Deleted {
+    fn of(delete: &Delete) -> Self {
+        let whose = |namespace: &Namespace| {
+            let session = namespace.session.as_deref().map(ToOwned::to_owned);
+            (namespace.tenant.to_string(), namespace.subject.to_string(), session)
+        };
+        match delete {
+            Delete::Key { namespace, kind, key } => Self::Key(whose(namespace), *kind, key.clone()),
+            Delete::Prefix { namespace, kind, prefix } => {
+                Self::Prefix(namespace.as_ref().map(whose), *kind, prefix.clone())
+            }
+            Delete::Tagged { whose: Reach::Everybody, kind, tag } => Self::Tagged(None, *kind, tag.clone()),
+            Delete::Tagged { whose: Reach::One(namespace), kind, tag } => {
+                Self::Tagged(Some(whose(namespace)), *kind, tag.clone())
+            }
+            Delete::Tagged { whose: Reach::Caller { tenant, subject }, kind, tag } => {
+                Self::TaggedFor(tenant.to_string(), subject.to_string(), *kind, tag.clone())
+            }
+        }
+    }
+
+    fn into_delete(self) -> Delete {
+        let namespace = |(tenant, subject, session): Whose| Namespace::new(&tenant, &subject, session.as_deref());
+        match self {
+            Self::Key(whose, kind, key) => Delete::Key { namespace: namespace(whose), kind, key },
+            Self::Prefix(whose, kind, prefix) => Delete::Prefix { namespace: whose.map(namespace), kind, prefix },
+            Self::Tagged(whose, kind, tag) => Delete::Tagged {
+                whose: whose.map_or(Reach::Everybody, |whose| Reach::One(namespace(whose))),
+                kind,
+                tag,
+            },
+            Self::TaggedFor(tenant, subject, kind, tag) => {
+                let whose = Reach::Caller { tenant: tenant.into(), subject: subject.into() };
+                Delete::Tagged { whose, kind, tag }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_names_deletes() {
+        let alice = Namespace::new("t", "al\0ice", Some(""));
+        let deletes = [
+            Delete::Key { namespace: alice.clone(), kind: Kind::Note, key: "k\"\0😀".into() },
+            Delete::Prefix { namespace: None, kind: None, prefix: String::new() },
+            Delete::Prefix { namespace: Some(alice), kind: Some(Kind::Cache), prefix: "p".into() },
+            Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "x".into() },
+            Delete::Tagged { whose: Reach::One(Namespace::new("t", "", None)), kind: Kind::Fact, tag: "x".into() },
+            Delete::Tagged {
+                whose: Reach::Caller { tenant: "t".into(), subject: "al\0ice".into() },
+                kind: Kind::Cache,
+                tag: "x".into(),
+            },
+        ];
+        let written = payload(&deletes);
+        assert!(!written.contains('\0'), "{written}");
+        assert_eq!(changes(&written), deletes.map(Change::Deleted));
+    }
+
+    #[test]
+    fn too_much_to_say_or_nonsense_means_anything() {
+        let one = |length| Delete::Prefix { namespace: None, kind: None, prefix: "p".repeat(length) };
+        for deletes in [vec![one(70_000)], vec![one(500); 200], vec![one(0); 100_000]] {
+            assert_eq!(changes(&payload(&deletes)), [Change::Anything]);
+        }
+        assert_eq!(changes(""), [Change::Anything]);
+        assert_eq!(changes("[{\"z\":1}]"), [Change::Anything]);
+    }
+
+    #[test]
+    fn gaps_are_found_by_time_and_server() {
+        let then = Cursor { next: 10, running: vec![7], started: 1, at: 0 };
+        let now = |next, started, at| Cursor { next, running: Vec::new(), started, at };
+        assert!(!then.has_gap(&now(10, 1, 5)) && !then.has_gap(&now(99, 1, MAX_GAP)));
+        assert!(then.has_gap(&now(99, 1, MAX_GAP + 1)), "rows may have been swept");
+        assert!(then.has_gap(&now(99, 2, 5)), "another server");
+        assert!(then.has_gap(&now(9, 1, 5)), "transactions were lost");
+        assert!(!Cursor::NONE.has_gap(&now(9, 1, 5)));
+    }
+}
