@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use helmdeck_testkit::Postgres;
 use serde_json::{Value, json};
 
 use crate::support::balancer::Decks;
@@ -24,11 +23,8 @@ fn home() -> Home {
     home
 }
 
-fn decks(environment: &[(&str, &str)]) -> (std::sync::Arc<Postgres>, Decks) {
-    let postgres = Postgres::shared();
-    let database = postgres.database();
-    let patient = [&[("HELMDECK_CACHE__READ_BUDGET", "30s")], environment].concat();
-    (postgres, Decks::start(home(), &database, &patient))
+fn decks(environment: &[(&str, &str)]) -> Decks {
+    Decks::start(home(), environment)
 }
 
 fn runs(decks: &Decks) -> usize {
@@ -41,7 +37,7 @@ fn let_go(decks: &Decks) {
 
 #[test]
 fn write_with_a_key_runs_once_at_all_servers() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let head = "POST /api/v1/packs/test.write\nIdempotency-Key: k-1";
     let first = decks.servers[0].ask(head, r#"{"n": 1}"#);
     assert_eq!(first.code, 200, "{}", first.body);
@@ -68,7 +64,7 @@ fn write_with_a_key_runs_once_at_all_servers() {
 
 #[test]
 fn token_of_one_server_is_good_at_all() {
-    let (_postgres, decks) = decks(&[("HELMDECK_AUTH__API_TOKENS", "true")]);
+    let decks = decks(&[("HELMDECK_AUTH__API_TOKENS", "true")]);
     let arguments = ["token", "create", "--tenant", "acme", "--user", "ann", "--scope", "packs:run memory:read"];
     let made = Run::of(decks.command(0, &arguments).output().unwrap());
     assert_eq!(made.code, 0, "{}", made.stderr);
@@ -93,7 +89,7 @@ fn start(server: &Server, input: &Value) -> String {
 
 #[test]
 fn job_is_seen_followed_and_read_at_all_servers() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let id = start(&decks.servers[0], &json!({"wait": true}));
     wait_for("the run to begin", || runs(&decks) == 1);
     for server in &decks.servers {
@@ -126,7 +122,7 @@ fn job_is_seen_followed_and_read_at_all_servers() {
 
 #[test]
 fn job_is_cancelled_from_another_server() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let id = start(&decks.servers[0], &json!({"wait": true}));
     wait_for("the run to begin", || runs(&decks) == 1);
     let told = decks.servers[1].ask(&format!("DELETE /api/v1/jobs/{id}"), "");
@@ -141,7 +137,7 @@ fn job_is_cancelled_from_another_server() {
 #[test]
 fn mcp_task_is_polled_and_cancelled_at_any_server() {
     const NEWEST: &str = "2026-07-28";
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let ask = |server: &Server, method: &str, mut params: Value| {
         let name = ["name", "taskId"].iter().find_map(|key| Some(params[key].as_str()?.to_owned())).unwrap();
         params["_meta"] = json!({
@@ -176,7 +172,7 @@ fn mcp_task_is_polled_and_cancelled_at_any_server() {
 
 #[test]
 fn jobs_of_a_killed_server_end_and_none_runs_twice() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let lost = start(&decks.servers[0], &json!({"wait": true, "n": 0}));
     wait_for("the run to begin", || runs(&decks) == 1);
     decks.servers[0].signal("-KILL");
