@@ -39,6 +39,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["core", "process", "events", "memory", "system", "egress", "redact", "artifacts", "mcp-client", "sandbox"],
     ),
     ("conversation", &["core", "events", "memory", "llm"]),
+    ("telemetry", &["core", "egress"]),
     // Read by processes; nothing that it reads may know it.
     ("seam", &["core", "git", "forge-files", "forge-documents"]),
     // Everything comes through the REST routes that the server gives it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::{Clock, Code, Error, Result, Secret};
-use helmdeck_egress::{Egress, never_connected, refusal};
+use helmdeck_egress::{Egress, Outgoing, never_connected, refusal};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_NONE_MATCH, USER_AGENT};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -132,9 +132,18 @@ impl GitHubClient {
             Failure::Final(Error::new(Code::Internal, "a path on GitHub cannot be written").with_source(error))
         })?;
         self.egress.check_url(&url).map_err(|error| Failure::Final(error.into()))?;
-        let request = self.request(method, &url, target.0, token, etag, body).map_err(Failure::Final)?;
+        let mut request = self.request(method, &url, target.0, token, etag, body).map_err(Failure::Final)?;
         let octocrab = self.octocrab().await.map_err(Failure::Final)?;
-        let response = octocrab.execute(request).await.map_err(trouble)?;
+        let outgoing = Outgoing::begin(request.method(), &url);
+        outgoing.add_to(request.headers_mut());
+        let response = match octocrab.execute(request).await {
+            Ok(response) => response,
+            Err(error) => {
+                outgoing.failed("_OTHER");
+                return Err(trouble(error));
+            }
+        };
+        outgoing.answered(response.status());
 
         let (parts, mut incoming) = response.into_parts();
         let mut body = Vec::new();

@@ -34,6 +34,7 @@ mod secret_file;
 mod signals;
 mod system;
 mod table;
+mod telemetry;
 mod terminal;
 mod trackers;
 mod wire;

@@ -10,6 +10,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
+use helmdeck_core::{Correlation, Trace};
+
 use crate::config::LogFormat;
 
 /// Log level of a command. Its failed call is its own result, so it is not logged too.
@@ -46,14 +48,75 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8, 
     let terminal = io::stderr().is_terminal();
     let layer = match (format, terminal) {
         (LogFormat::Json, _) | (LogFormat::Auto, false) => {
-            fmt::layer().json().flatten_event(true).with_writer(io::stderr).with_filter(targets).boxed()
+            let lines = fmt::layer().json().flatten_event(true).with_writer(|| Line { json: true });
+            lines.and_then(exported().clone()).with_filter(targets).boxed()
         }
-        _ => fmt::layer().with_ansi(terminal).with_writer(io::stderr).with_filter(targets).boxed(),
+        _ => {
+            let lines = fmt::layer().with_ansi(terminal).with_writer(|| Line { json: false });
+            lines.and_then(exported().clone()).with_filter(targets).boxed()
+        }
     };
     // Fails only if a log was started before; then that one goes on.
     if tracing_subscriber::registry().with(layer).try_init().is_ok() {
         let _ = FILTER.set(handle);
     }
+}
+
+/// Returns the layer that exports log records, once the export is connected to it.
+#[cfg(feature = "otlp")]
+pub(crate) fn exported() -> &'static helmdeck_telemetry::LogLayer {
+    static LAYER: std::sync::LazyLock<helmdeck_telemetry::LogLayer> = std::sync::LazyLock::new(Default::default);
+    &LAYER
+}
+
+/// Returns a layer that does nothing: this build exports nothing.
+#[cfg(not(feature = "otlp"))]
+fn exported() -> &'static tracing_subscriber::layer::Identity {
+    static LAYER: std::sync::LazyLock<tracing_subscriber::layer::Identity> = std::sync::LazyLock::new(Default::default);
+    &LAYER
+}
+
+/// Writer of one log line to stderr. Adds the current request and trace.
+struct Line {
+    json: bool,
+}
+
+impl Write for Line {
+    /// Gets a whole line at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let added = Correlation::with_current(|current| added(current, self.json));
+        let end = if self.json { b"}\n".as_slice() } else { b"\n" };
+        match line.strip_suffix(end).filter(|_| !added.is_empty()) {
+            Some(start) => io::stderr().write_all(&[start, added.as_bytes(), end].concat())?,
+            None => io::stderr().write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Returns what a line gets: request id, trace id and span id, if there are any.
+fn added(current: &Correlation, json: bool) -> String {
+    let context = current.trace.as_ref().map(Trace::context);
+    let fields = [
+        ("request_id", current.request_id.as_ref().map(ToString::to_string)),
+        ("trace_id", context.map(|context| format!("{:032x}", context.trace_id))),
+        ("span_id", context.map(|context| format!("{:016x}", context.span_id))),
+    ];
+    let mut text = String::new();
+    for (name, value) in fields {
+        let Some(value) = value else { continue };
+        if json {
+            // As text of JSON: a caller's id may contain quotes.
+            text.push_str(&format!(",\"{name}\":{}", serde_json::Value::from(value)));
+        } else {
+            text.push_str(&format!(" {name}={value}"));
+        }
+    }
+    text
 }
 
 /// Changes the level of the log that was started, by the same rules.
@@ -122,6 +185,19 @@ mod tests {
         let text = String::from_utf8_lossy(&[child.stdout, child.stderr].concat()).into_owned();
         assert!(!child.status.success() && text.contains("panicked at"), "{text}");
         assert!(!text.contains("canarycanary"), "{text}");
+    }
+
+    #[test]
+    fn lines_name_their_request_and_trace() {
+        let request_id = helmdeck_core::RequestId::given(b"a\"b");
+        let trace = Trace::received("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+        let current = Correlation { request_id, trace };
+        let json = format!("{{\"level\":\"INFO\"{}}}", added(&current, true));
+        let line: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&line["request_id"], &line["span_id"]), (&"a\"b".into(), &"00f067aa0ba902b7".into()));
+        let text = added(&current, false);
+        assert!(text.starts_with(" request_id=a\"b trace_id=4bf92f3577b34da6a3ce929d0e0e4736"), "{text}");
+        assert_eq!(added(&Correlation::default(), true), "");
     }
 
     #[test]

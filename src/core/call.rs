@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{Artifacts, CallSecrets, ProgressSink, Stale};
 pub use crate::secrets::CallingPack;
 use crate::session::Session;
-use crate::{Identity, PackName, RunId, Version};
+use crate::{Correlation, Identity, PackName, RunId, Version};
 
 /// Cache directive of a call. It has no effect unless both gates are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, strum::IntoStaticStr)]
@@ -60,6 +60,8 @@ pub struct Call {
     pub cancel: Option<CancellationToken>,
     /// Nesting depth: 0 from a transport, one more for each `cx.call`.
     pub depth: u8,
+    /// Request id and trace of the call.
+    pub correlation: Correlation,
     /// State that the layers pass inwards. A transport leaves it empty.
     pub stage: Stage,
 }
@@ -80,6 +82,7 @@ impl Call {
             deadline: None,
             cancel: None,
             depth: 0,
+            correlation: Correlation::default(),
             stage: Stage::default(),
         }
     }

@@ -17,7 +17,7 @@ pub use crate::outcome::ArtifactRef;
 pub use crate::secrets::CallSecrets;
 use crate::secrets::Secret;
 use crate::session::Session;
-use crate::{Identity, Json, Outcome, PackName, RunId, Version};
+use crate::{Correlation, Identity, Json, Outcome, PackName, RunId, Version};
 
 /// Receiver of progress of a running call.
 pub trait ProgressSink: Send + Sync {
@@ -86,6 +86,8 @@ pub struct Context {
     pub cancel: Option<CancellationToken>,
     /// Nesting depth of this run.
     pub depth: u8,
+    /// Request id and trace. They are also current while the handler runs.
+    pub correlation: Correlation,
     /// A stale answer that the handler may confirm with [`crate::Reply::not_modified`].
     pub stale: Option<Stale>,
     /// Receiver of progress reports.
@@ -117,6 +119,7 @@ impl Context {
             deadline: None,
             cancel: None,
             depth: 0,
+            correlation: Correlation { request_id: None, trace: None },
             stale: None,
             progress: None,
             secrets: None,

@@ -1,12 +1,11 @@
 //! Jitter for waits, so that processes and servers that failed together do not retry together.
 
-use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::random::random_u64;
+
 /// Returns a wait times a random factor of the range, such as `0.5..=1.5`.
-///
-/// The randomness is that of hash maps: every [`RandomState`] has other keys. It need not be secret.
 ///
 /// # Examples
 ///
@@ -18,7 +17,7 @@ use std::time::Duration;
 /// ```
 #[must_use]
 pub fn jittered(wait: Duration, factor: RangeInclusive<f64>) -> Duration {
-    let random = RandomState::new().hash_one(0_u8) % 1024;
+    let random = random_u64() % 1024;
     let (low, high) = factor.into_inner();
     let factor = low + (high - low) * (random as f64 / 1023.0);
     Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or(wait)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::duration::text;
-use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, Result, Timestamp, Version};
+use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, RequestId, Result, Timestamp, Version};
 use helmdeck_memory::{Kind, Namespace, Op, Put, Store};
 use memchr::memmem::Finder;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -76,9 +76,16 @@ pub(crate) struct Record {
     identity: Arc<Identity>,
     input: Bytes,
     output: Option<Json>,
+    request_id: Option<RequestId>,
 }
 
 impl Record {
+    /// Notes the request, if its caller named it or it failed: others would only make rows longer.
+    pub(crate) fn requested_by(mut self, request_id: Option<RequestId>) -> Self {
+        self.request_id = request_id.filter(|id| id.is_given() || !is_ok(self.outcome));
+        self
+    }
+
     pub(crate) fn of(
         metrics: &PackMetrics,
         result: &Result<Outcome>,
@@ -108,6 +115,7 @@ impl Record {
             identity,
             input,
             output,
+            request_id: None,
         }
     }
 
@@ -120,6 +128,7 @@ impl Record {
             outcome: self.outcome,
             cache: self.cache,
             duration: self.duration,
+            request_id: self.request_id.clone(),
         }
     }
 }
@@ -154,6 +163,9 @@ pub struct AuditRow {
     /// Cache status of the call, if both gates were open.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cow<'static, str>>,
+    /// Request id, if the caller sent one or the call failed.
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// Inputs from a closed list of names, text only.
     #[serde(rename = "in", default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub inputs: serde_json::Map<String, Value>,
@@ -376,6 +388,7 @@ impl Page {
             duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
             outcome: Cow::Borrowed(record.outcome),
             cache: record.cache.map(Cow::Borrowed),
+            request_id: record.request_id.map(|id| id.to_string()),
             inputs: learnable(&record.input),
             findings: record.output.as_ref().map(findings).unwrap_or_default(),
         };

@@ -1,6 +1,7 @@
 //! Handlers of kind `command`: a program that reads the input on stdin and writes the output on stdout.
 //!
-//! The program inherits no environment variable. It runs in its own process group, which is killed when the call ends
+//! The program inherits no environment variable; a traced call passes its W3C trace context as `TRACEPARENT` and
+//! `TRACESTATE`. It runs in its own process group, which is killed when the call ends
 //! for any reason.
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::duration::size;
-use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret, Trace};
 use helmdeck_process::{Capture, Failure};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
@@ -104,8 +105,12 @@ impl CommandHandler {
         Program::read(std::iter::once(self.program.clone()).chain(scripts).collect(), self.folder.clone())
     }
 
-    fn prepared(&self) -> Command {
+    fn prepared(&self, trace: Option<&Trace>) -> Command {
         let mut command = helmdeck_process::command(&self.program, &self.config.path);
+        if let Some(trace) = trace {
+            command.env("TRACEPARENT", trace.context().to_string());
+            command.envs(trace.state().map(|state| ("TRACESTATE", state)));
+        }
         command.args(&self.arguments).current_dir(&self.folder).envs(&self.env);
         command.into()
     }
@@ -134,7 +139,13 @@ impl Handler for CommandHandler {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let limit = usize::try_from(self.config.max_output_bytes).unwrap_or(usize::MAX);
         let (stdout, stderr) = (Capture::all(limit), Capture::head(STDERR_READ));
-        let finished = helmdeck_process::run(&mut self.prepared(), input.bytes(), stdout, stderr).await;
+        let finished = helmdeck_process::run(
+            &mut self.prepared(context.correlation.trace.as_ref()),
+            input.bytes(),
+            stdout,
+            stderr,
+        )
+        .await;
         let finished = finished.map_err(|failure| self.failed(failure))?;
         let (status, output, noise) = (finished.status, finished.stdout.into_bytes(), finished.stderr.into_bytes());
 

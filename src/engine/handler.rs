@@ -16,6 +16,7 @@ use futures_util::FutureExt;
 use helmdeck_core::context::Packs;
 use helmdeck_core::memory::{Memory, NoMemory, Owner, Views};
 use helmdeck_core::outcome::{Remark, UsedGrant};
+use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{
     Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Reply, Result, RunId, Version,
 };
@@ -67,6 +68,8 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     // Gate 1 is shut: nothing is stored, so used grants are not needed.
     let noting = (!matches!(memory, Err(NoMemory::Off | NoMemory::Unavailable(_))))
         .then(|| Arc::new(Noting::new(Arc::clone(packs))));
+    let mut correlation = call.correlation;
+    let mut span = correlation.begin_span(|| format!("run {}", manifest.name).into(), SpanKind::Internal);
     let context = Context {
         pack: manifest.name.clone(),
         version: manifest.version,
@@ -75,6 +78,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         deadline: Some(deadline),
         cancel: call.cancel.clone(),
         depth: call.depth,
+        correlation: correlation.clone(),
         stale: call.stage.stale,
         progress,
         secrets: secrets.clone(),
@@ -84,7 +88,8 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         memory,
     };
 
-    let running = AssertUnwindSafe(handler.run(context, Json::from_trusted(call.input))).catch_unwind();
+    let handling = correlation.scope(handler.run(context, Json::from_trusted(call.input)));
+    let running = AssertUnwindSafe(handling).catch_unwind();
     let guarded = tokio::time::timeout_at(deadline.into(), running);
     let ended = match &call.cancel {
         Some(cancel) => tokio::select! {
@@ -104,6 +109,11 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         Some(Ok(Ok(result))) => result,
     };
 
+    if let (Some(span), Err(error)) = (&mut span, &result) {
+        // The message is not redacted yet.
+        span.fail(error.code().as_str(), "");
+    }
+    drop(span);
     let revealed = secrets.map(|secrets| secrets.revealed()).unwrap_or_default();
     let reply = result.map_err(|error| redact::error(error, &revealed))?;
     let (output, had_secret, not_modified) = match reply.output.clone() {

@@ -27,7 +27,7 @@ pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     pub(crate) totals: EngineMetrics,
     /// The counters of each pack that was registered, for statistics.
-    packs: Mutex<BTreeMap<PackName, (Counter, CallDurations)>>,
+    packs: Mutex<BTreeMap<PackName, Arc<OnceLock<Counted>>>>,
 }
 
 helmdeck_core::metrics! {
@@ -85,7 +85,8 @@ impl Metrics {
     /// Returns what each pack counted since the start of this engine.
     pub(crate) fn counted(&self) -> Vec<(PackName, Numbers)> {
         let packs = self.packs.lock();
-        let one = |(pack, (ok, durations)): (&PackName, &(Counter, CallDurations))| {
+        let one = |(pack, counted): (&PackName, &Arc<OnceLock<Counted>>)| {
+            let Some(Counted { ok, durations }) = counted.get() else { return (pack.clone(), Numbers::default()) };
             let mut numbers = Numbers { durations: durations.counts(), ..Numbers::default() };
             numbers.calls = numbers.durations.iter().sum();
             numbers.errors = numbers.calls.saturating_sub(ok.get());
@@ -119,13 +120,9 @@ impl Metrics {
 
     /// Returns the handles of one pack.
     pub(crate) fn pack(self: &Arc<Self>, pack: &PackName, version: Version) -> PackMetrics {
-        let name = pack.to_string();
-        let ok = self.totals.calls.get_or_create_owned(&[("pack", name.clone()), ("outcome", "ok".to_owned())]);
-        let duration = self.totals.durations.get_or_create_owned(&[("pack", name)]);
-        self.packs.lock().insert(pack.clone(), (ok.clone(), duration.clone()));
+        let counted = Arc::clone(self.packs.lock().entry(pack.clone()).or_default());
         PackMetrics {
-            ok,
-            duration,
+            counted,
             pack: pack.clone(),
             version,
             cache: [const { OnceLock::new() }; CacheStatus::ALL.len()],
@@ -134,12 +131,18 @@ impl Metrics {
     }
 }
 
+/// What is counted of each call of a pack.
+struct Counted {
+    ok: Counter,
+    durations: CallDurations,
+}
+
 /// The handles of one pack.
 pub(crate) struct PackMetrics {
     pack: PackName,
     version: Version,
-    ok: Counter,
-    duration: CallDurations,
+    /// Made at the first call, so that a pack that nobody calls has no lines.
+    counted: Arc<OnceLock<Counted>>,
     /// Looked up when first used, so that a pack without a cache has no such line.
     cache: [OnceLock<Counter>; CacheStatus::ALL.len()],
     all: Arc<Metrics>,
@@ -155,10 +158,11 @@ impl PackMetrics {
     }
 
     pub(crate) fn record(&self, result: &Result<Outcome>, duration: Duration) {
-        self.duration.observe(duration);
+        let counted = self.counted.get_or_init(|| self.start_counting());
+        counted.durations.observe(duration);
         match result {
             Ok(outcome) => {
-                self.ok.inc();
+                counted.ok.inc();
                 if let Some(cache) = &outcome.cache {
                     self.cached(cache.status);
                 }
@@ -168,6 +172,13 @@ impl PackMetrics {
                 self.all.totals.calls.get_or_create(&labels).inc();
             }
         }
+    }
+
+    fn start_counting(&self) -> Counted {
+        let (totals, name) = (&self.all.totals, self.pack.to_string());
+        let durations = totals.durations.get_or_create_owned(&[("pack", name.clone())]);
+        let ok = totals.calls.get_or_create_owned(&[("pack", name), ("outcome", "ok".to_owned())]);
+        Counted { ok, durations }
     }
 
     fn cached(&self, status: CacheStatus) {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_core::{Identity, PackName, Timestamp, Version};
+use helmdeck_core::{Identity, PackName, RequestId, Timestamp, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -28,6 +28,8 @@ pub struct CallRecord {
     pub cache: Option<&'static str>,
     /// How long it took.
     pub duration: Duration,
+    /// Request id, if the caller sent one or the call failed.
+    pub request_id: Option<RequestId>,
 }
 
 /// The newest entries, numbered from 1 without gaps.

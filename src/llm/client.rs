@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use helmdeck_core::jitter::jittered;
-use helmdeck_core::{Code, Error, Result, Secret};
+use helmdeck_core::trace::SpanKind;
+use helmdeck_core::{Code, Correlation, Error, Result, Secret};
 use helmdeck_egress::{Egress, refusal};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode};
@@ -129,6 +130,32 @@ impl Client {
         request: &Request<'_>,
         deadline: Option<Instant>,
     ) -> Result<Answer, Unanswered> {
+        let mut correlation = Correlation::current();
+        let span = correlation.begin_span(|| format!("chat {}", endpoint.model).into(), SpanKind::Client);
+        let Some(mut span) = span else { return self.ask(endpoint, request, deadline).await };
+        span.set("gen_ai.operation.name", "chat");
+        span.set("gen_ai.request.model", endpoint.model.clone());
+        span.set("server.address", endpoint.host().to_owned());
+        let answer = correlation.scope(self.ask(endpoint, request, deadline)).await;
+        match &answer {
+            Ok(answer) => {
+                if let Some(usage) = &answer.usage {
+                    span.set("gen_ai.usage.input_tokens", usage.prompt_tokens);
+                    span.set("gen_ai.usage.output_tokens", usage.completion_tokens);
+                }
+            }
+            Err(unanswered) => span.fail(unanswered.error.code().as_str(), unanswered.error.message().to_owned()),
+        }
+        answer
+    }
+
+    /// Asks a model as [`Client::chat`] does.
+    async fn ask(
+        &self,
+        endpoint: &Endpoint,
+        request: &Request<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Answer, Unanswered> {
         let Request { messages, tools, temperature, max_tokens } = *request;
         let body = Body { model: &endpoint.model, messages, tools, temperature, max_tokens };
         let body = serde_json::to_vec(&body).map(Bytes::from).map_err(|error| {
@@ -198,7 +225,7 @@ impl Client {
         if let Some(header) = authorization(endpoint).map_err(Failure::Final)? {
             request = request.header(AUTHORIZATION, header);
         }
-        let response = request.send().await.map_err(|error| trouble(endpoint, error))?;
+        let response = helmdeck_egress::send(request).await.map_err(|error| trouble(endpoint, error))?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !status.is_success() {
             let body = read(endpoint, response, MAX_ERROR_BYTES).await?.unwrap_or_default();

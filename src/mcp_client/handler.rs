@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
+use helmdeck_core::trace::SpanKind;
+use helmdeck_core::{Code, Context, Correlation, Error, Handler, Json, Reply, Result, Secret};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, RequestId, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::{Map, Value};
@@ -89,10 +91,35 @@ impl McpHandler {
         arguments: Map<String, Value>,
     ) -> Result<CallToolResult> {
         let name = self.server.name();
-        let doing = format!("tool \"{}\" ran", self.tool);
         let params = CallToolRequestParams::new(self.tool.clone()).with_arguments(arguments);
         let request = CallToolRequest::new(params).into();
-        let sent = connection.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let mut correlation = context.correlation.clone();
+        let mut span = correlation.begin_span(|| format!("tools/call {}", self.tool).into(), SpanKind::Client);
+        if let Some(span) = &mut span {
+            span.set("mcp.method.name", "tools/call");
+            span.set("gen_ai.operation.name", "execute_tool");
+            span.set("gen_ai.tool.name", self.tool.clone());
+            span.set("helmdeck.mcp.server", name.to_owned());
+        }
+        let result = self.send(connection, context, request, traced(&correlation)).await;
+        if let (Some(span), Err(error)) = (&mut span, &result) {
+            // The message may hold text of the server, which is not redacted of the caller's secrets yet.
+            span.fail(error.code().as_str(), "");
+        }
+        result
+    }
+
+    /// Sends the request of a call and waits for its result.
+    async fn send(
+        &self,
+        connection: &Arc<Connection>,
+        context: &Context,
+        request: ClientRequest,
+        options: PeerRequestOptions,
+    ) -> Result<CallToolResult> {
+        let name = self.server.name();
+        let doing = format!("tool \"{}\" ran", self.tool);
+        let sent = connection.peer.send_cancellable_request(request, options).await;
         let handle = match sent {
             Ok(handle) => handle,
             Err(error) => return Err(failure::of_request(name, &doing, error, connection).await),
@@ -145,6 +172,18 @@ impl McpHandler {
         }
         Ok(output)
     }
+}
+
+/// Returns the options of a request whose `_meta` names the trace (SEP-414).
+fn traced(correlation: &Correlation) -> PeerRequestOptions {
+    let options = PeerRequestOptions::no_options();
+    let Some(trace) = &correlation.trace else { return options };
+    let mut meta = RequestMetaObject::new();
+    meta.set_traceparent(trace.context().to_string());
+    if let Some(state) = trace.state() {
+        meta.set_tracestate(state);
+    }
+    options.with_meta(meta)
 }
 
 /// Guard that cancels the request at the server if it is dropped: the call was cancelled, or timed out.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, GetMeta};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
@@ -50,6 +50,18 @@ impl Web {
     }
 }
 
+/// Repeats the trace context of a message in the headers of its request.
+fn add_trace(message: &ClientJsonRpcMessage, headers: &mut Headers) {
+    let ClientJsonRpcMessage::Request(request) = message else { return };
+    let meta = request.request.get_meta();
+    let named = [("traceparent", meta.get_traceparent()), ("tracestate", meta.get_tracestate())];
+    for (name, value) in named {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+}
+
 impl StreamableHttpClient for Web {
     type Error = reqwest::Error;
 
@@ -70,9 +82,10 @@ impl StreamableHttpClient for Web {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         token: Option<String>,
-        headers: Headers,
+        mut headers: Headers,
         limit: usize,
     ) -> Result<StreamableHttpPostResponse, Failure> {
+        add_trace(&message, &mut headers);
         let posted =
             self.client.post_message_with_max_sse_event_size(uri, message, session, token, headers, limit).await?;
         Ok(match posted {
@@ -121,7 +134,20 @@ impl StreamableHttpClient for Web {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestId};
+
     use super::*;
+
+    #[test]
+    fn headers_repeat_the_trace_of_the_message() {
+        let mut request: ClientRequest = CallToolRequest::new(CallToolRequestParams::new("x")).into();
+        request.get_meta_mut().set_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        let mut headers = Headers::new();
+        add_trace(&ClientJsonRpcMessage::request(request, RequestId::Number(1)), &mut headers);
+        let value = headers.get(&HeaderName::from_static("traceparent")).unwrap();
+        assert_eq!(value, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        assert_eq!(headers.len(), 1);
+    }
 
     #[tokio::test]
     #[expect(clippy::disallowed_methods, reason = "the client is sent nowhere")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use helmdeck_core::{Caller, Clock, Code, Error};
+use helmdeck_core::{Caller, Clock, Code, Correlation, Error, Tracer};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, VARY,
@@ -20,6 +20,7 @@ use tower::Service;
 
 use crate::access::Access;
 use crate::config::ServerConfig;
+use crate::correlate;
 use crate::guard::{Asked, Guard};
 use crate::limits::{Admission, Each, InFlight, Rate, Replicas, RequestSlot};
 use crate::mcp::{Mcp, Validity};
@@ -30,7 +31,7 @@ use crate::rest::webhook::PATH as WEBHOOK;
 const DOCUMENT: &str = "/api/v1/openapi.json";
 
 /// The path of the MCP transport.
-const MCP: &str = "/mcp";
+pub(crate) const MCP: &str = "/mcp";
 
 /// The listener's request handler. Cloning is cheap.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ struct Inner {
     replicas: Replicas,
     router: Router,
     mcp: Mcp,
+    /// `None` = no spans are made.
+    tracer: Option<Tracer>,
 }
 
 /// Settings that a reload of the configuration replaces.
@@ -75,6 +78,7 @@ impl EntryService {
         clock: Arc<dyn Clock>,
         config: &ServerConfig,
         replicas: Replicas,
+        tracer: Option<Tracer>,
     ) -> Self {
         // The default is a part of what one server can do; a number is what a caller gets from all of them.
         let callers = match config.max_requests_per_caller {
@@ -91,6 +95,7 @@ impl EntryService {
             replicas,
             router,
             mcp,
+            tracer,
         }))
     }
 
@@ -100,7 +105,39 @@ impl EntryService {
     }
 
     /// Answers one request. `peer` counts the running requests of its address.
+    ///
+    /// Each answer has a request id. It is current, with the caller's trace, while the request is handled.
     pub(crate) async fn handle(&self, request: Request<Body>, peer: Option<&InFlight>) -> Response {
+        let (id, shown) = correlate::request_id(request.headers());
+        let correlation = Correlation { request_id: Some(id), trace: correlate::trace(request.headers()) };
+        let mut response = match &self.0.tracer {
+            None => correlation.scope(self.check(request, peer)).await,
+            Some(tracer) => Box::pin(self.trace(tracer, correlation, request, peer)).await,
+        };
+        response.headers_mut().insert(correlate::X_REQUEST_ID, shown);
+        response
+    }
+
+    /// Answers one request within a span. Health checks and scrapes get none: they would be most of what is recorded.
+    async fn trace(
+        &self,
+        tracer: &Tracer,
+        mut correlation: Correlation,
+        request: Request<Body>,
+        peer: Option<&InFlight>,
+    ) -> Response {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let quiet = is_health(&path) || path == "/metrics";
+        let span = if quiet { None } else { correlate::begin(tracer, &request, &mut correlation) };
+        let response = correlation.scope(self.check(request, peer)).await;
+        if let Some(span) = span {
+            correlate::end(span, &method, &path, &response);
+        }
+        response
+    }
+
+    /// Checks the request's host and origin, and answers it.
+    async fn check(&self, request: Request<Body>, peer: Option<&InFlight>) -> Response {
         let (origin, rate) = match self.guard(&request) {
             Ok(checked) => checked,
             Err(problem) => return problem.into_response(),

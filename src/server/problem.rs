@@ -1,4 +1,4 @@
-//! Errors on the wire: problem details (RFC 9457) with `code`, `fault`, `retry` and `retry_after_ms`.
+//! Errors on the wire: problem details (RFC 9457) with `code`, `fault`, `retry`, `retry_after_ms` and `request_id`.
 //!
 //! They contain the public text of [`Error::problem`], never a cause.
 
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use helmdeck_core::{Code, Error};
+use helmdeck_core::{Code, Correlation, Error};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::Value;
 
 use crate::headers::{ASK, NO_STORE, PROBLEM_JSON};
 
@@ -52,7 +53,7 @@ impl Problem {
     }
 
     fn body(&self) -> Vec<u8> {
-        let mut problem = self.error.problem();
+        let mut problem = with_request_id(&self.error);
         if let Some(status) = self.status {
             // RFC 9457, section 4.2.1: with "about:blank" the title is the phrase of the status.
             problem["type"] = "about:blank".into();
@@ -88,6 +89,17 @@ impl IntoResponse for Problem {
         }
         response
     }
+}
+
+/// Returns the problem of an error with `request_id`, if a request is current.
+pub(crate) fn with_request_id(error: &Error) -> Value {
+    let mut problem = error.problem();
+    Correlation::with_current(|current| {
+        if let Some(id) = &current.request_id {
+            problem["request_id"] = id.to_string().into();
+        }
+    });
+    problem
 }
 
 /// Rounds up to the whole seconds of `Retry-After` (RFC 9110, section 10.2.3).

@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::IntoResponse;
 use helmdeck_conversation::Conversations;
-use helmdeck_core::{Clock, Code, Error, SystemClock};
+use helmdeck_core::{Clock, Code, Correlation, Error, SystemClock, Tracer};
 use helmdeck_engine::Engine;
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Access, Auth};
 use crate::app::{App, AppParts};
 use crate::config::{ServerConfig, check_listen};
+use crate::correlate;
 use crate::draining::Draining;
 use crate::entry::{EntryService, is_health};
 use crate::idempotency::Ledger;
@@ -72,6 +73,7 @@ pub struct Server {
     project: ProjectSettings,
     reload: Reload,
     replicas: Replicas,
+    tracer: Option<Tracer>,
 }
 
 /// Handle that changes settings of a running server. Clones change the same server.
@@ -110,6 +112,7 @@ impl Server {
             project: ProjectSettings::default(),
             reload: Reload::default(),
             replicas: Replicas::default(),
+            tracer: None,
         }
     }
 
@@ -153,6 +156,13 @@ impl Server {
     #[must_use]
     pub fn project(mut self, project: ProjectSettings) -> Self {
         self.project = project;
+        self
+    }
+
+    /// Sets what makes spans of requests. Without it none are made, and trace contexts of callers are passed on.
+    #[must_use]
+    pub fn tracer(mut self, tracer: Option<Tracer>) -> Self {
+        self.tracer = tracer;
         self
     }
 
@@ -263,7 +273,8 @@ impl Server {
     fn assemble(self) -> (App, Mcp, EntryService) {
         let lifetime = self.mcp.session_lifetime;
         let seal = self.session_keys.map(|ring| SessionSeal::new(ring, Arc::clone(&self.clock), lifetime));
-        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra, seal);
+        let (tracer, clock) = (self.tracer, Arc::clone(&self.clock));
+        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, clock, self.extra, seal, tracer.clone());
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
         #[cfg(feature = "ui")]
         let parts = crate::ui::Parts {
@@ -284,7 +295,11 @@ impl Server {
         let routes = rest::router(app.clone(), self.receiver);
         #[cfg(feature = "ui")]
         let routes = crate::ui::with_pages(routes, parts, access.clone(), &self.clock);
-        let entry = EntryService::new(routes, mcp.clone(), access, self.clock, &self.config, self.replicas);
+        let routes = match &tracer {
+            Some(_) => routes.layer(axum::middleware::from_fn(correlate::note_route)),
+            None => routes,
+        };
+        let entry = EntryService::new(routes, mcp.clone(), access, self.clock, &self.config, self.replicas, tracer);
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)
@@ -449,8 +464,11 @@ impl Connections {
                 if is_health(request.uri().path()) {
                     return Ok::<_, Infallible>(entry.handle(request.map(Body::new), None).await);
                 }
+                let (id, shown) = correlate::request_id(request.headers());
+                let correlation = Correlation { request_id: Some(id), trace: None };
                 let error = Error::new(Code::Overloaded, reason).with_retry_after(Duration::from_secs(1));
-                let mut response = Problem::from(error).into_response();
+                let mut response = correlation.scope(async { Problem::from(error).into_response() }).await;
+                response.headers_mut().insert(correlate::X_REQUEST_ID, shown);
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 Ok(response)
             }

@@ -256,7 +256,7 @@ impl Http {
         if let Some(body) = sent.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_vec());
         }
-        let mut response = request.send().await.map_err(|error| self.trouble(&error))?;
+        let mut response = helmdeck_egress::send(request).await.map_err(|error| self.trouble(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(|error| self.trouble(&error))? {

@@ -75,6 +75,7 @@ pages! {
     issues: "docs/issues.md",
     jobs: "docs/jobs.md",
     memory: "docs/memory.md",
+    observability: "docs/observability.md",
     packs: "docs/packs.md",
     packs_command: "docs/packs-command.md",
     packs_http: "docs/packs-http.md",

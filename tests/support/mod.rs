@@ -1,7 +1,8 @@
 //! What several tests share.
 //!
 //! The program in a separate home (`program`), three of it behind a balancer (`balancer`), the engine as the program wires it (`engine`), an engine over a real
-//! file (`fixture`), other projects' MCP clients and servers (`mcp`), raw MCP (`raw_mcp`), what their conformance suite
+//! file (`fixture`), other projects' MCP clients and servers (`mcp`), raw MCP (`raw_mcp`), a collector of telemetry
+//! (`otlp`), what their conformance suite
 //! wants to find (`conformance`), a git server (`git`), a scripted model (`model`) and a real one (`small_model`), real
 //! bugs to fix with a model (`swe`), and an engine that runs commands in sessions (`sessions`).
 
@@ -12,6 +13,7 @@ pub(crate) mod fixture;
 pub(crate) mod git;
 pub(crate) mod mcp;
 pub(crate) mod model;
+pub(crate) mod otlp;
 pub(crate) mod program;
 pub(crate) mod raw_mcp;
 pub(crate) mod sessions;

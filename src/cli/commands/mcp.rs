@@ -20,6 +20,7 @@ use crate::logging::WARN;
 use crate::output::Output;
 use crate::runtime::block_on;
 use crate::signals::{self, Stop};
+use crate::telemetry::Export;
 use crate::wire::Setup;
 
 /// Time that a client has for its first request, which a failed start answers.
@@ -65,7 +66,10 @@ async fn serve(setup: Setup) -> Result<()> {
     // A client may run this for weeks without a `serve` process that sweeps.
     start_sweeping(&setup, &engine);
     let settings = &setup.settings;
+    let export = Export::start(&setup, &engine, &setup.conversations);
+    let export = export.inspect_err(|failure| answer_first_request(failure, setup.output))?;
     let mut stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
+    stdio = stdio.tracer(export.tracer());
     if let Some(folder) = setup.env.working_dir() {
         let (folder, env) = (folder.to_owned(), setup.env.place());
         // If a path cannot be made absolute, the pack refuses it.
@@ -87,6 +91,7 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     setup.shut_down(&engine).await;
+    export.finish().await;
     answer.map_err(Failure::internal)?;
     signals::end_of_server()
 }

@@ -27,6 +27,7 @@ use crate::output::Output;
 use crate::replicas;
 use crate::runtime::block_on_threads;
 use crate::signals::{self, Stop};
+use crate::telemetry::Export;
 use crate::wire::Setup;
 
 /// Default log level.
@@ -72,6 +73,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     engine.import_in_background();
     start_sweeping(&setup, &engine);
     engine.start_statistics();
+    let export = Export::start(&setup, &engine, &setup.conversations)?;
 
     let stop = CancellationToken::new();
     let replicas = Replicas::default();
@@ -80,6 +82,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         .mcp(setup.settings.mcp.clone())
         .seal_sessions(replicas::session_keys(&setup.settings, setup.ring.as_ref())?)
         .replicas(replicas.clone())
+        .tracer(export.tracer())
         .conversations(setup.conversations.clone())
         .project(setup.project()?);
     if let Ok(system) = setup.system() {
@@ -142,6 +145,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         }
     };
     setup.shut_down(&engine).await;
+    export.finish().await;
     answer.and_then(|()| signals::end_of_server())
 }
 

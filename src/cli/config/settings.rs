@@ -64,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) llm: helmdeck_llm::Config,
     /// `[swe]`.
     pub(crate) swe: helmdeck_packs::swe::Config,
+    /// `[telemetry]`; a file in it has an absolute path.
+    pub(crate) telemetry: helmdeck_telemetry::Config,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
     /// `[[mcp.servers]]`.
@@ -149,6 +151,7 @@ impl Reading<'_> {
         let repo = self.part("repo", Repo::check);
         let llm = self.part("llm", helmdeck_llm::Config::validate);
         let swe = self.part("swe", helmdeck_packs::swe::Config::validate);
+        let telemetry = self.telemetry(file, env);
         let engine =
             self.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
         let credentials = self.credentials();
@@ -175,6 +178,7 @@ impl Reading<'_> {
             repo: repo?,
             llm: llm?,
             swe: swe?,
+            telemetry: telemetry?,
             credentials,
             mcp_servers: Vec::new(),
         })
@@ -265,6 +269,14 @@ impl Reading<'_> {
             memory.key_file = key_file;
         }
         Some(memory)
+    }
+
+    fn telemetry(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<helmdeck_telemetry::Config> {
+        let mut telemetry = self.part("telemetry", helmdeck_telemetry::Config::validate)?;
+        if let Some(path) = self.path(&["telemetry", "headers_file"], file, env) {
+            telemetry.headers_file = path;
+        }
+        Some(telemetry)
     }
 
     fn forge(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Forge> {

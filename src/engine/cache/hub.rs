@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_core::{Clock, Timestamp};
+use helmdeck_core::trace::SpanKind;
+use helmdeck_core::{Clock, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{Changes, KeyRing, Kind, Namespace, Page, Store, StoreError};
 use helmdeck_system::System;
@@ -19,6 +20,7 @@ use super::flight::Flights;
 use super::hot::HotTier;
 use super::invalidation::{Covers, Invalidation, Invalidations};
 use super::own_deletes::OwnDeletes;
+use super::pack::Located;
 use super::purge::{PendingPurges, Purged, Selector};
 use super::queue::{Inbox, Purge, Queue, Write};
 use super::tags::stored_tag;
@@ -101,6 +103,17 @@ impl Hub {
             queue,
         };
         (Arc::new(hub), inbox)
+    }
+
+    /// Reads an answer as [`Self::read`] does, within a span if spans are recorded.
+    pub(crate) async fn read_traced(&self, located: &Located, trace: Option<&Trace>) -> Option<Answer> {
+        let span = trace.and_then(|trace| trace.span(|| "store get".into(), SpanKind::Client));
+        let found = self.read(&located.location, &located.contract.hex).await;
+        if let Some(mut span) = span {
+            span.set("db.operation.name", "get");
+            span.set("db.response.returned_rows", u64::from(found.is_some()));
+        }
+        found
     }
 
     /// Reads an answer from the store, within the time budget.

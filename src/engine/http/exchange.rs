@@ -116,7 +116,7 @@ impl Exchange<'_> {
             if let Some(body) = body {
                 builder = builder.body(body.clone());
             }
-            let error = match builder.send().await {
+            let error = match helmdeck_egress::send(builder).await {
                 Ok(response) => {
                     self.requests += 1;
                     return Ok(response);

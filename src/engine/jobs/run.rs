@@ -126,7 +126,9 @@ impl Jobs {
         self.metrics.waited.observe(now.since(live.job().created_at).as_secs_f64());
         call.progress = Some(Arc::clone(&live) as _);
         call.cancel = Some(live.cancel.clone());
-        let answer = AssertUnwindSafe(answer(&live, call, Arc::clone(&runner))).catch_unwind().await;
+        let correlation = call.correlation.clone();
+        let answering = correlation.scope(answer(&live, call, Arc::clone(&runner)));
+        let answer = AssertUnwindSafe(answering).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the job ended without an answer")));
         self.end(&live, answer).await;
         self.table().queue.ended(&live.caller());

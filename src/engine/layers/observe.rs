@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use helmdeck_core::{Call, Clock, Code, Error, Fault, Identity, Outcome, Result};
+use helmdeck_core::trace::SpanKind;
+use helmdeck_core::{Call, Clock, Code, Error, Fault, Identity, Outcome, RequestId, Result, Span};
 use tower::{Layer, Service};
 
 use super::finish::{After, Finish};
@@ -55,13 +56,15 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Obse
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> Self::Future {
         let observer = &self.observer;
         let audited = observer.audit.is_some().then(|| {
             let input = if observer.learns { call.input.clone() } else { Bytes::new() };
-            (Arc::clone(&call.identity), input)
+            (Arc::clone(&call.identity), input, call.correlation.request_id.clone())
         });
-        let note = Note(Some(Pending { observer: Arc::clone(observer), started: observer.clock.monotonic(), audited }));
+        let span = call.correlation.begin_span(|| format!("pack {}", call.pack).into(), SpanKind::Internal);
+        let (observer, started) = (Arc::clone(observer), observer.clock.monotonic());
+        let note = Note(Some(Pending { observer, started, audited, span }));
         Finish::new(self.inner.call(call), note)
     }
 }
@@ -72,7 +75,9 @@ pub(crate) struct Note(Option<Pending>);
 struct Pending {
     observer: Arc<Observer>,
     started: Duration,
-    audited: Option<(Arc<Identity>, Bytes)>,
+    audited: Option<(Arc<Identity>, Bytes, Option<RequestId>)>,
+    /// `None` = spans are not recorded.
+    span: Option<Span>,
 }
 
 impl Pending {
@@ -83,11 +88,15 @@ impl Pending {
             outcome.duration = duration;
         }
         metrics.record(&result, duration);
+        if let Some(span) = self.span {
+            describe(span, metrics, &result);
+        }
         if let Err(error) = &result {
             report(metrics.pack(), error, duration);
         }
-        if let (Some(audit), Some((identity, input))) = (audit, self.audited) {
-            audit.push(Record::of(metrics, &result, identity, input, duration, clock.now()));
+        if let (Some(audit), Some((identity, input, request_id))) = (audit, self.audited) {
+            let record = Record::of(metrics, &result, identity, input, duration, clock.now());
+            audit.push(record.requested_by(request_id));
         }
         result
     }
@@ -107,6 +116,20 @@ impl Drop for Note {
         if let Some(pending) = self.0.take() {
             let _ = pending.write_down(Err(Error::new(Code::Cancelled, "the caller went away")));
         }
+    }
+}
+
+/// Completes the span of a call.
+fn describe(mut span: Span, metrics: &PackMetrics, result: &Result<Outcome>) {
+    span.set("helmdeck.pack.name", metrics.pack().to_string());
+    span.set("helmdeck.pack.version", metrics.version().to_string());
+    match result {
+        Ok(outcome) => {
+            if let Some(cache) = &outcome.cache {
+                span.set("helmdeck.cache.status", cache.status.as_str());
+            }
+        }
+        Err(error) => span.fail(error.code().as_str(), error.message().to_owned()),
     }
 }
 

@@ -91,6 +91,7 @@ impl From<CallRecord> for PastCall {
             outcome: call.outcome.to_owned(),
             cache: call.cache.map(str::to_owned),
             duration_us: u64::try_from(call.duration.as_micros()).unwrap_or(u64::MAX),
+            request_id: call.request_id.map(|id| id.to_string()),
             inputs: BTreeMap::new(),
             findings: Vec::new(),
         }
@@ -118,6 +119,9 @@ pub struct PastCall {
     pub cache: Option<String>,
     /// How long it took, in microseconds.
     pub duration_us: u64,
+    /// Request id, if the caller sent one or the call failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// Its learnable inputs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
@@ -250,6 +254,7 @@ fn read(entries: &[Entry], owner: &Namespace, filter: &CallFilter) -> Vec<PastCa
                 outcome: row.outcome.into_owned(),
                 cache: row.cache.map(std::borrow::Cow::into_owned),
                 duration_us: row.duration_us,
+                request_id: row.request_id,
                 inputs: row.inputs.into_iter().filter_map(text).collect(),
                 findings: row.findings,
             });
@@ -274,6 +279,7 @@ mod tests {
             outcome: outcome.into(),
             cache: None,
             duration_us: 1,
+            request_id: None,
             inputs: BTreeMap::new(),
             findings: Vec::new(),
         }

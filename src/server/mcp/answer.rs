@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::names::Names;
 use super::uri;
+use crate::problem::with_request_id;
 
 /// Key in `_meta` for the cache: the directive of a request, and the cache status of a result.
 pub(crate) const CACHE: &str = "helmdeck/cache";
@@ -65,7 +66,7 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
 pub(crate) fn write_failure(error: &Error, typed: bool, names: &Names, out: &mut Vec<u8>) {
     begin(typed, &names.in_text(&advice(error)), out);
     out.extend_from_slice(b"],\"isError\":true,\"_meta\":{\"helmdeck/problem\":");
-    write(&error.problem(), out);
+    write(&with_request_id(error), out);
     out.extend_from_slice(b"}}");
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use helmdeck_core::{Call, Result};
+use helmdeck_core::{Call, Correlation, Result, Span, Trace};
 use parking_lot::Mutex;
 use rmcp::model::{CreateTaskResult, ProgressNotificationParam, ProgressToken};
 use serde_json::json;
@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{CallMeta, ToolCall};
 use super::progress::{Report, Reports, reporting};
+use super::span::Asked;
 use super::state::{CallerContext, McpState};
-use super::{answer, running, tasks};
+use super::{answer, running, span, tasks};
 
 /// A call that was checked: the tool exists, the caller may run it, and the message is valid.
 pub(crate) struct ToolRun {
@@ -28,6 +29,12 @@ pub(crate) struct ToolRun {
     /// Whether results name their type (since revision 2026-07-28).
     pub(crate) typed: bool,
     pub(crate) progress: Option<ProgressToken>,
+    /// The trace that its `_meta` names.
+    pub(crate) trace: Option<Trace>,
+    /// Request id and trace of the call.
+    pub(super) correlation: Correlation,
+    pub(super) span: Option<Span>,
+    pub(super) is_traced: bool,
 }
 
 /// Returns the call of a pack from a plain message, `None` if rmcp has to check it. `bytes` is the whole message.
@@ -50,7 +57,9 @@ pub(crate) fn plain(
     }
     let call = mcp.call(&visit.caller, entry, raw_arguments(tool_call, bytes)?, meta.cache);
     let (is_long, typed) = (entry.is_long, meta.is_self_contained());
-    Some(ToolRun { call: Ok(call), is_long, becomes_task: false, typed, progress: meta.progress })
+    let trace = meta.trace();
+    let run = ToolRun::new(Ok(call), is_long, typed);
+    Some(ToolRun { progress: meta.progress, trace, ..run })
 }
 
 /// Returns the arguments as a slice of the message's bytes.
@@ -61,17 +70,66 @@ pub(crate) fn raw_arguments(tool_call: &ToolCall<'_>, bytes: &Bytes) -> Option<B
 }
 
 impl ToolRun {
-    /// Runs the call and returns the JSON-RPC response, `None` if it was cancelled.
+    /// Makes a run that reports no progress and becomes no task.
+    pub(crate) fn new(call: Result<Call>, is_long: bool, typed: bool) -> Self {
+        let correlation = call.as_ref().map_or_else(|_| Correlation::current(), |call| call.correlation.clone());
+        Self {
+            call,
+            is_long,
+            becomes_task: false,
+            typed,
+            progress: None,
+            trace: None,
+            correlation,
+            span: None,
+            is_traced: false,
+        }
+    }
+
+    /// Puts the run into the trace that the message names, and starts its span.
+    pub(crate) fn begin(mut self, mcp: &McpState, asked: impl FnOnce() -> Asked) -> Self {
+        if self.trace.is_none() && mcp.tracer.is_none() {
+            return self;
+        }
+        self.is_traced = true;
+        let named = self.trace.take();
+        self.span = span::begin(mcp.tracer.as_ref(), &mut self.correlation, named, "tools/call", asked);
+        if let Ok(call) = &mut self.call {
+            call.correlation = self.correlation.clone();
+        }
+        self
+    }
+
+    /// Returns whether the run has a trace that is not the current one.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.is_traced
+    }
+
+    /// Runs the call as [`Self::answer`] does, with its own request id and trace as the current ones.
     ///
-    /// `id` is the id of the request as it was written. Progress goes to `notify`, always before the response.
-    pub(crate) async fn answer(
+    /// For tasks and for messages that name a trace.
+    pub(crate) async fn answer_correlated(
         self,
         mcp: &McpState,
         id: &str,
         cancel: &CancellationToken,
         notify: Option<mpsc::Sender<Vec<u8>>>,
     ) -> Option<Vec<u8>> {
-        let typed = self.typed;
+        let correlation = self.correlation.clone();
+        correlation.scope(self.answer(mcp, id, cancel, notify)).await
+    }
+
+    /// Runs the call and returns the JSON-RPC response, `None` if it was cancelled.
+    ///
+    /// `id` is the id of the request as it was written. Progress goes to `notify`, always before the response.
+    pub(crate) async fn answer(
+        mut self,
+        mcp: &McpState,
+        id: &str,
+        cancel: &CancellationToken,
+        notify: Option<mpsc::Sender<Vec<u8>>>,
+    ) -> Option<Vec<u8>> {
+        let (typed, mut span) = (self.typed, self.span.take());
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         out.extend_from_slice(id.as_bytes());
@@ -82,6 +140,9 @@ impl ToolRun {
             done = self.run(mcp, cancel, notify, &mut out) => done,
         };
         if let Err(error) = done {
+            if let Some(span) = &mut span {
+                span.fail("tool_error", error.code().as_str());
+            }
             answer::write_failure(&error, typed, mcp.tables.current().names(), &mut out);
         }
         out.push(b'}');

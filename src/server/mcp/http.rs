@@ -11,7 +11,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use helmdeck_core::{Caller, Clock, Code};
+use helmdeck_core::{Caller, Clock, Code, Correlation, Tracer};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
@@ -32,6 +32,7 @@ use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
 use super::running::Unstarted;
 use super::session_seal::SessionSeal;
 use super::sessions::{Reservation, Session, Sessions};
+use super::span::{self, Asked};
 use super::state::{CallerContext, McpState, Validity, visiting};
 use super::stream::Stream;
 use super::table::Tables;
@@ -70,6 +71,7 @@ impl Mcp {
         clock: Arc<dyn Clock>,
         extra: Option<Arc<dyn Extra>>,
         seal: Option<SessionSeal>,
+        tracer: Option<Tracer>,
     ) -> Self {
         let stop = CancellationToken::new();
         let sessions = Arc::new(Sessions::new(config.clone(), clock, seal));
@@ -88,6 +90,7 @@ impl Mcp {
             engine,
             config,
             extra,
+            tracer,
             deadline: server.request_deadline,
             drain: CancellationToken::new(),
         });
@@ -205,8 +208,20 @@ impl Inner {
             Ok(Message::Request { method, .. }) if method == "initialize" && asking.session.is_none() => {
                 return Arc::clone(self).begin(parts, bytes.clone(), asking).await;
             }
-            // An open listener costs no work; the limit of connections bounds them.
-            Ok(Message::Request { method, .. }) if method == "subscriptions/listen" => asking.permit = None,
+            Ok(Message::Request { id, method, params }) => {
+                // An open listener costs no work; the limit of connections bounds them.
+                let permit = asking.permit.take_if(|_| method != "subscriptions/listen");
+                asking.permit = None;
+                let mut correlation = Correlation::current();
+                let asked = || asked(&parts.headers, &id, None);
+                let named = self.mcp.tracer.as_ref().and_then(|_| message::trace(params));
+                let span = span::begin(self.mcp.tracer.as_ref(), &mut correlation, named, &method, asked);
+                let response = match span {
+                    Some(_) => Box::pin(correlation.scope(self.pass(parts, &bytes, asking))).await,
+                    None => self.pass(parts, &bytes, asking).await,
+                };
+                return Ok(response.map(|body| Body::new(Stream::new(body, None, permit))));
+            }
             Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
                 if let (Some(session), Some(id)) = (&asking.session, message::cancelled(params)) {
                     session.running.cancel(&id);
@@ -286,6 +301,7 @@ impl Inner {
                 }
             },
         };
+        let asked = self.mcp.tracer.as_ref().map(|_| asked(&parts.headers, id, call.map(|call| &*call.name)));
         let cancel = started.as_ref().map_or_else(CancellationToken::new, |started| started.cancel.clone());
         let plain = call.and_then(|call| {
             let meta = call.meta().filter(|meta| in_order(&parts.headers, &asking, call, meta))?;
@@ -299,17 +315,23 @@ impl Inner {
                 let (back, handed) = oneshot::channel();
                 asking.visit.arguments = call.and_then(|call| call::raw_arguments(call, bytes));
                 asking.visit.back = Some(Arc::new(Mutex::new(Some(back))));
+                let trace = call.and_then(|call| call.meta()?.trace());
                 let response = self.pass(parts, bytes, asking).await;
                 match handed.await {
-                    Ok(run) => run,
+                    Ok(run) => ToolRun { trace, ..run },
                     Err(_) => return response.map(|body| Body::new(Stream::new(body, None, kept))),
                 }
             }
         };
+        let run = run.begin(&self.mcp, || asked.unwrap_or_default());
         if run.progress.is_some() {
             return self.stream(run, id.text, cancel, kept);
         }
-        let response = run.answer(&self.mcp, id.text, &cancel, None).await;
+        let response = if run.is_traced() {
+            Box::pin(run.answer_correlated(&self.mcp, id.text, &cancel, None)).await
+        } else {
+            run.answer(&self.mcp, id.text, &cancel, None).await
+        };
         response.map_or_else(nothing, |text| json(StatusCode::OK, text).map(Body::new))
     }
 
@@ -318,7 +340,7 @@ impl Inner {
         let (notify, mut notifications) = mpsc::channel(1);
         let (mcp, id) = (Arc::clone(&self.mcp), id.to_owned());
         // In its own task, so that it runs before the client reads the stream. The end of `kept` cancels it.
-        let call = tokio::spawn(async move { run.answer(&mcp, &id, &cancel, Some(notify)).await });
+        let call = tokio::spawn(async move { run.answer_correlated(&mcp, &id, &cancel, Some(notify)).await });
         let response = stream::once(call).filter_map(async |answer| answer.ok().flatten());
         let texts = stream::poll_fn(move |context| notifications.poll_recv(context)).chain(response);
         let events = texts.map(move |text: Vec<u8>| {
@@ -343,6 +365,12 @@ impl Inner {
         parts.extensions.insert(asking.visit);
         Request::from_parts(parts, Full::new(bytes))
     }
+}
+
+/// Returns what the span of a request shows.
+fn asked(headers: &HeaderMap, id: &Id<'_>, tool: Option<&str>) -> Asked {
+    let revision = text(headers, &REVISION).map(str::to_owned);
+    Asked { id: id.value.to_string(), tool: tool.map(str::to_owned), revision, http: true }
 }
 
 /// Says whether the headers of a call are acceptable.

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use helmdeck_core::Trace;
 use helmdeck_core::json::read_strict;
 use rmcp::model::{ClientCapabilities, ErrorCode, InitializeRequestParams, ProgressToken, ProtocolVersion, RequestId};
 use serde::Deserialize;
@@ -106,6 +107,28 @@ pub(crate) struct CallMeta<'a> {
     capabilities: Option<ClientCapabilities>,
     #[serde(default, rename = "helmdeck/cache")]
     pub(crate) cache: CacheWish,
+    #[serde(borrow, default)]
+    traceparent: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    tracestate: Option<Cow<'a, str>>,
+}
+
+/// Returns the trace that the `_meta` of any request names.
+pub(crate) fn trace(params: Option<&RawValue>) -> Option<Trace> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Meta<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow)]
+        traceparent: Cow<'a, str>,
+        #[serde(borrow, default)]
+        tracestate: Option<Cow<'a, str>>,
+    }
+    let Params { meta } = serde_json::from_str(params?.get()).ok()?;
+    Trace::received(&meta.traceparent, meta.tracestate.as_deref())
 }
 
 /// Returns the parameters of an `initialize`; `None` if they are no such parameters.
@@ -198,6 +221,11 @@ impl<'a> ToolCall<'a> {
 }
 
 impl CallMeta<'_> {
+    /// Returns the trace that it names (SEP-414).
+    pub(crate) fn trace(&self) -> Option<Trace> {
+        Trace::received(self.traceparent.as_deref()?, self.tracestate.as_deref())
+    }
+
     /// Whether the request declares client capabilities, and tasks are not among them.
     pub(crate) fn declares_no_tasks(&self) -> bool {
         self.is_self_contained() && !self.capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks)

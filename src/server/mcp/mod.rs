@@ -18,6 +18,7 @@ mod resources;
 mod running;
 mod session_seal;
 mod sessions;
+mod span;
 mod state;
 mod stdio;
 mod stream;

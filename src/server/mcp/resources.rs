@@ -6,7 +6,7 @@ use std::time::Instant;
 use base64::Engine as _;
 use helmdeck_core::call::Call;
 use helmdeck_core::memory::{ListFacts, NoMemory};
-use helmdeck_core::{Caller, Code, Error, PackName, Permission, Result};
+use helmdeck_core::{Caller, Code, Correlation, Error, PackName, Permission, Result};
 use helmdeck_engine::{Job, JobId, JobPage, JobQuery, MemoryControl, PackInfo};
 use helmdeck_memory::Namespace;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
@@ -173,6 +173,7 @@ pub(crate) async fn ask(mcp: &McpState, caller: &Caller, name: &str, input: Stri
     let name = PackName::new(name).map_err(|message| Error::new(Code::Internal, message))?;
     caller.need_run(&name)?;
     let mut call = Call::new(name, input, Arc::clone(&caller.identity));
+    call.correlation = Correlation::current();
     call.deadline = Instant::now().checked_add(mcp.deadline);
     Ok(mcp.engine.call(call).await?.output.to_value())
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use helmdeck_core::text;
-use helmdeck_core::{Call, Caller, Code, Error, PackName};
+use helmdeck_core::{Call, Caller, Code, Correlation, Error, PackName, Tracer};
 use helmdeck_engine::Engine;
 use rmcp::model::{ErrorCode, ErrorData, Extensions};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use super::config::McpConfig;
 use super::extra::Extra;
 use super::table::{Tables, ToolEntry, pack_name};
 use super::wish::CacheWish;
+use crate::problem::with_request_id;
 
 /// State shared by all sessions. It holds no caller's data.
 pub(crate) struct McpState {
@@ -28,6 +29,8 @@ pub(crate) struct McpState {
     /// The client's folder on this machine: over stdio only.
     pub(crate) place: Option<LocalClient>,
     pub(crate) extra: Option<Arc<dyn Extra>>,
+    /// `None` = no spans are made.
+    pub(crate) tracer: Option<Tracer>,
     /// Time limit of a call.
     pub(crate) deadline: Duration,
     /// Cancelled to end the streams of clients that only listen.
@@ -185,6 +188,7 @@ impl McpState {
             _ => arguments,
         };
         let mut call = Call::new(entry.pack.clone(), arguments, Arc::clone(&caller.identity));
+        call.correlation = Correlation::current();
         call.deadline = Instant::now().checked_add(self.deadline);
         wish.apply(&mut call);
         call
@@ -199,7 +203,7 @@ pub(crate) fn rpc_error(error: &Error) -> ErrorData {
         Code::Unauthenticated | Code::Forbidden => ErrorCode::INVALID_REQUEST,
         _ => ErrorCode::INTERNAL_ERROR,
     };
-    ErrorData::new(code, error.to_string(), Some(error.problem()))
+    ErrorData::new(code, error.to_string(), Some(with_request_id(error)))
 }
 
 fn unknown_tool(name: &str, nearest: Option<String>) -> ErrorData {

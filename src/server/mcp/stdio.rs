@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use helmdeck_core::{Caller, Clock, RunId, SystemClock};
+use helmdeck_core::{Caller, Clock, RunId, SystemClock, Tracer};
 use helmdeck_engine::Engine;
 use parking_lot::Mutex;
 use rmcp::RoleServer;
@@ -17,12 +17,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::call;
+use super::call::{self, ToolRun};
 use super::config::McpConfig;
 use super::extra::Extra;
 use super::handler::{Agent, is_handed_back};
 use super::message::{self, Id, Message, Refusal, ToolCall};
 use super::running::{Running, Unstarted};
+use super::span::Asked;
 use super::state::{CallerContext, LocalClient, McpState, Validity};
 use super::table::Tables;
 use crate::config::ServerConfig;
@@ -71,6 +72,7 @@ impl Stdio {
             engine,
             config,
             extra: None,
+            tracer: None,
             deadline: server.request_deadline,
             drain: CancellationToken::new(),
         };
@@ -90,6 +92,13 @@ impl Stdio {
     #[must_use]
     pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
         self.mcp.extra = Some(extra);
+        self
+    }
+
+    /// Sets what makes spans of messages. Without it none are made.
+    #[must_use]
+    pub fn tracer(mut self, tracer: Option<Tracer>) -> Self {
+        self.mcp.tracer = tracer;
         self
     }
 
@@ -298,6 +307,9 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         };
         let plain = call.and_then(|call| call::plain(&self.mcp, visit, call, call.meta().filter(in_order)?, bytes));
         let (asks, slot) = (plain.is_none(), Arc::new(slot));
+        let tool = self.mcp.tracer.as_ref().and(call).map(|call| call.name.to_string());
+        let trace = if asks { call.and_then(|call| call.meta()?.trace()) } else { None };
+        let asked = Asked { id: id.value.to_string(), tool, revision: None, http: false };
         let (back, handed) = oneshot::channel();
         if let Some(run) = plain {
             let _ = back.send(run);
@@ -311,7 +323,8 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             let _slot = slot;
             // Fails if rmcp answers: with a refusal, or for the embedder.
             let Ok(run) = handed.await else { return };
-            if let Some(answer) = run.answer(&mcp, &id, &started.cancel, Some(out.clone())).await {
+            let run = ToolRun { trace: trace.or(run.trace.clone()), ..run }.begin(&mcp, || asked);
+            if let Some(answer) = run.answer_correlated(&mcp, &id, &started.cancel, Some(out.clone())).await {
                 // If the receiver is closed, there is no client left to answer.
                 let _ = out.send(answer).await;
             }

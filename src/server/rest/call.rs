@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use bytes::Bytes;
-use helmdeck_core::{Call, Caller, Code, Error, PackName, Permission, Permissions, Version};
+use helmdeck_core::{Call, Caller, Code, Correlation, Error, PackName, Permission, Permissions, Version};
 use helmdeck_engine::Engine;
 use http::HeaderMap;
 
@@ -40,6 +40,7 @@ impl CallRequest {
         let input = body::read(&parts.headers, body, limit, timeout, parts.extensions.get()).await?;
         let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, Arc::clone(&caller.identity));
         call.version = version;
+        call.correlation = Correlation::current();
         directive::apply(&parts.headers, &mut call);
         call.identity = session_header::narrowed(&parts.headers, &call.identity)?;
         Ok(Self { call, headers: parts.headers })

@@ -48,6 +48,7 @@ use http::StatusCode;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 
+pub(crate) use self::conversations::metrics::add as conversation_metrics;
 use self::state::DocumentState;
 use self::webhook::WebhookReceiver;
 use crate::access::By;

@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::conversations;
 use super::reply::json;
 use crate::access::{By, need};
 use crate::app::App;
@@ -75,9 +74,5 @@ async fn metrics(
 ) -> Result<Response, Problem> {
     need(&caller, &Permission::MetricsRead)?;
     let headers = [(CONTENT_TYPE, OPEN_METRICS), (CACHE_CONTROL, NO_STORE)];
-    let mut text = engine.metrics();
-    if let Some(memory) = conversations.opened() {
-        text = conversations::metrics::add(text, &memory.metrics());
-    }
-    Ok((headers, text).into_response())
+    Ok((headers, crate::metrics::metrics(&engine, &conversations)).into_response())
 }

@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
-use helmdeck_core::{Call, Caller, Code, Error, PackName, Permission, Version};
+use helmdeck_core::{Call, Caller, Code, Correlation, Error, PackName, Permission, Version};
 use helmdeck_engine::{Engine, Found, PackInfo};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -194,7 +194,7 @@ fn wants_job(caller: &Caller, asked: &CallRequest, pack: &Found) -> bool {
 /// All of it runs as its own task, so that a client which lost its connection finds the answer when it asks again.
 async fn run_once(state: &CallState, pack: Found, call: Call, key: String) -> Result<Response, Problem> {
     let idempotency = state.idempotency.clone();
-    let task = state.tasks.spawn(async move {
+    let task = state.tasks.spawn(Correlation::current().scope(async move {
         let (answer, replayed) = match idempotency.begin(Operation::Call, &call, &key, pack.is_idempotent()).await? {
             Begun::New(ticket) => {
                 let answer = pack.call(call).await.map(|outcome| Bytes::from(outcome.to_json()));
@@ -206,7 +206,7 @@ async fn run_once(state: &CallState, pack: Found, call: Call, key: String) -> Re
         let mut response = answer.map_or_else(|error| Problem::from(error).into_response(), outcome);
         idempotency::mark(&mut response, replayed);
         Ok(response)
-    });
+    }));
     let lost = |error| Error::new(Code::Internal, "the call ended without an answer").with_source(error);
     task.await.map_err(lost)?
 }

@@ -153,7 +153,8 @@ async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let answer = ui.rest.send(&sent.caller, Method::POST, &route, None).await;
     match answer.and_then(|answer| rest::read::<Value>(&answer)) {
         Ok(value) if value["state"] == "draining" => {
-            done("/ui/operate", "The server drains: it is not ready any more, finishes what runs, and ends.")
+            let sentence = "The server drains: it is not ready any more, finishes what runs, and ends.";
+            done(&ui, &sent.caller, "/ui/operate", sentence)
         }
         Ok(value) if value.get("state").is_some() => {
             done(&ui, &sent.caller, "/ui/operate", "The rotation has begun. Reload the page to see how far it is.")

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use futures_util::future::Either;
+use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{CacheStatus, Call, Code, Directive, Error, Outcome, Result};
 
 use super::run::run;
@@ -70,10 +71,16 @@ pub(super) fn start<S: InnerService>(
     }
     let lookup = Lookup { cache, inner, call, located: Arc::new(located), known: found, looked: false };
     Either::Right(Box::pin(async move {
-        match lookup.call.directive {
+        let mut lookup = lookup;
+        let mut span = lookup.call.correlation.begin_span(|| "cache".into(), SpanKind::Internal);
+        let outcome = match lookup.call.directive {
             Directive::OnlyIfCached => lookup.only_if_cached().await,
             _ => lookup.run_or_join().await,
+        };
+        if let (Some(span), Ok(Some(cache))) = (&mut span, outcome.as_ref().map(|outcome| outcome.cache)) {
+            span.set("helmdeck.cache.status", cache.status.as_str());
         }
+        outcome
     }))
 }
 
@@ -84,7 +91,7 @@ impl<S: InnerService> Lookup<S> {
         let epoch = cache.hub.hot.epoch();
         let found = match known {
             Some(known) => Some(known),
-            None => cache.hub.read(&located.location, &located.contract.hex).await.map(Arc::new),
+            None => cache.hub.read_traced(&located, call.correlation.trace.as_ref()).await.map(Arc::new),
         };
         let found = found.ok_or_else(nothing_cached)?;
         let status = match cache.freshness(&found, &call, cache.hub.clock.now()) {
@@ -148,7 +155,8 @@ impl<S: InnerService> Lookup<S> {
     pub(super) async fn look(&mut self) -> Option<(Arc<Answer>, How)> {
         self.looked = true;
         let cache = &self.cache;
-        let found = Arc::new(cache.hub.read(&self.located.location, &self.located.contract.hex).await?);
+        let trace = self.call.correlation.trace.as_ref();
+        let found = Arc::new(cache.hub.read_traced(&self.located, trace).await?);
         let freshness = cache.freshness(&found, &self.call, cache.hub.clock.now());
         let how = match freshness {
             Freshness::Fresh => Some(How::Stored),
@@ -181,7 +189,11 @@ impl<S: InnerService> Lookup<S> {
         };
         let flights = Arc::clone(&hub.flights);
         let flight = FlightKey { key: location.key, purpose };
-        flights.join(flight, &location, sink, recheck, move |flight| Box::pin(run(self, purpose, flight)))
+        // The flight runs as its own task: it logs under the request that started it.
+        let correlation = self.call.correlation.clone();
+        flights.join(flight, &location, sink, recheck, move |flight| {
+            Box::pin(correlation.scope(run(self, purpose, flight)))
+        })
     }
 
     /// Returns the outcome of an answer.

@@ -94,7 +94,7 @@ impl Agent {
         let typed = ProtocolVersion::V_2026_07_28;
         let typed = context.protocol_version().is_some_and(|revision| revision.as_str() >= typed.as_str());
         let progress = context.meta.get_progress_token().filter(|_| !becomes_task);
-        Ok(ToolRun { call, is_long, becomes_task, typed, progress })
+        Ok(ToolRun { becomes_task, progress, ..ToolRun::new(call, is_long, typed) })
     }
 }
 

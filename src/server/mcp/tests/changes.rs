@@ -30,6 +30,7 @@ fn door_of(engine: &Engine) -> Arc<McpState> {
         tables: Tables::new(engine.clone()),
         place: None,
         extra: None,
+        tracer: None,
         deadline: Duration::from_secs(10),
         drain: tokio_util::sync::CancellationToken::new(),
     })
