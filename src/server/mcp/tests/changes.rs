@@ -125,6 +125,7 @@ async fn listeners_of_both_kinds_are_told() {
         Arc::new(helmdeck_core::SystemClock::default()),
         None,
         None,
+        None,
     );
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();

@@ -37,7 +37,7 @@ fn mcp() -> Mcp {
     let engine = Engine::builder(Config::default()).builtins(packs).build();
     assert!(engine.refused().is_empty(), "{:?}", engine.refused());
     let clock = Arc::new(helmdeck_core::SystemClock::default());
-    Mcp::new(engine, &ServerConfig::default(), McpConfig::default(), clock, None, None)
+    Mcp::new(engine, &ServerConfig::default(), McpConfig::default(), clock, None, None, None)
 }
 
 fn caller(scope: &str) -> Caller {

@@ -104,7 +104,15 @@ fn caller(tenant: &str, user: &str, scope: &str) -> Caller {
 
 /// Transport of a fixture's engine alone, for callers that the server does not know yet.
 fn mcp_of(fixture: &Fixture, config: McpConfig) -> Mcp {
-    Mcp::new(fixture.engine.clone(), &ServerConfig::default(), config, Arc::clone(&fixture.clock) as _, None, None)
+    Mcp::new(
+        fixture.engine.clone(),
+        &ServerConfig::default(),
+        config,
+        Arc::clone(&fixture.clock) as _,
+        None,
+        None,
+        None,
+    )
 }
 
 /// Sends a message to a transport as this caller, without reading the body of the answer.

@@ -16,7 +16,7 @@ fn replicas(fixture: &Fixture, config: &McpConfig) -> [Mcp; 2] {
     [(); 2].map(|()| {
         let clock: Arc<dyn helmdeck_core::Clock> = Arc::clone(&fixture.clock) as _;
         let seal = SessionSeal::new(Arc::clone(&ring), Arc::clone(&clock), config.session_lifetime);
-        Mcp::new(fixture.engine.clone(), &ServerConfig::default(), config.clone(), clock, None, Some(seal))
+        Mcp::new(fixture.engine.clone(), &ServerConfig::default(), config.clone(), clock, None, Some(seal), None)
     })
 }
 

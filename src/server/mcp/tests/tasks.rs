@@ -278,8 +278,15 @@ async fn tasks_extension_is_announced_and_headers_checked() {
 async fn long_packs_ignore_the_request_deadline() {
     let config = ServerConfig { request_deadline: Duration::from_millis(500), ..ServerConfig::default() };
     let fixture = Fixture::with_long(config.clone()).await;
-    let mcp =
-        Mcp::new(fixture.engine.clone(), &config, McpConfig::default(), Arc::clone(&fixture.clock) as _, None, None);
+    let mcp = Mcp::new(
+        fixture.engine.clone(),
+        &config,
+        McpConfig::default(),
+        Arc::clone(&fixture.clock) as _,
+        None,
+        None,
+        None,
+    );
     let local = Caller::local();
     let wait = json!({"wait": true});
     let late = message(&ask_able(&mcp, &local, "tools/call", call("test__plain", wait.clone()), json!({})).await);
