@@ -168,6 +168,13 @@ class Stand:
         )
 
     def __enter__(self) -> "Stand":
+        try:
+            return self._started()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _started(self) -> "Stand":
         for deck in self.decks:
             deck.start()
         wait_for("the servers", lambda: all(deck.is_ready() for deck in self.decks), 120)
