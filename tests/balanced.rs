@@ -2,19 +2,14 @@
 
 use std::sync::Mutex;
 
-use helmdeck_testkit::Postgres;
 use serde_json::{Value, json};
 
 use crate::support::balancer::{Decks, NAMES};
 use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, wait_for};
 
-fn decks(environment: &[(&str, &str)]) -> (std::sync::Arc<Postgres>, Decks) {
-    let postgres = Postgres::shared();
-    let database = postgres.database();
-    // On a busy machine a read of the store may take longer than its default.
-    let patient = [&[("HELMDECK_CACHE__READ_BUDGET", "30s")], environment].concat();
-    (postgres, Decks::start(Home::new(), &database, &patient))
+fn decks(environment: &[(&str, &str)]) -> Decks {
+    Decks::start(Home::new(), environment)
 }
 
 /// Sends an MCP message and returns the whole answer.
@@ -38,7 +33,7 @@ fn begin(server: &Server, revision: &str) -> String {
 
 #[test]
 fn reads_and_cached_answers_come_from_any_server() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let input = json!({"repo": "a/b"});
     assert_eq!(decks.servers[0].call("test.echo", &input).0, "miss");
     wait_for("the answer to be stored", || decks.servers[1].look("test.echo", &input) == "hit");
@@ -57,7 +52,7 @@ fn reads_and_cached_answers_come_from_any_server() {
 
 #[test]
 fn mcp_of_every_revision_works_behind_round_robin() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     for revision in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         let session = begin(&decks.balancer, revision);
         let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -87,7 +82,7 @@ fn mcp_of_every_revision_works_behind_round_robin() {
 
 #[test]
 fn sessions_survive_a_killed_server() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let session = begin(&decks.servers[0], "2025-06-18");
     decks.servers[0].signal("-KILL");
     for server in &decks.servers[1..] {
@@ -97,7 +92,7 @@ fn sessions_survive_a_killed_server() {
 
 #[test]
 fn local_sessions_end_with_their_server() {
-    let (_postgres, decks) = decks(&[("HELMDECK_MCP__SESSIONS", "local")]);
+    let decks = decks(&[("HELMDECK_MCP__SESSIONS", "local")]);
     let session = begin(&decks.servers[0], "2025-06-18");
     assert_eq!(mcp(&decks.servers[0], &session, &request(1, "ping", &json!({}))).code, 200);
     assert_eq!(mcp(&decks.servers[1], &session, &request(1, "ping", &json!({}))).code, 404);
@@ -106,7 +101,12 @@ fn local_sessions_end_with_their_server() {
 #[test]
 fn all_servers_together_allow_the_rate() {
     let limits = [("HELMDECK_SERVER__RATE_PER_SECOND", "1"), ("HELMDECK_SERVER__RATE_BURST", "60")];
-    let (_postgres, decks) = decks(&limits);
+    let decks = decks(&limits);
+    // They count each other.
+    for server in &decks.servers {
+        wait_for("all servers to be counted", || server.ask("GET /api/v1/status", "").json()["replicas"] == 3);
+    }
+    // What was asked meanwhile has refilled when this is over.
     let started = std::time::Instant::now();
     let allowed = (0..150).filter(|_| {
         let answer = decks.balancer.exchange("GET /api/v1/packs", "").unwrap();
@@ -121,7 +121,7 @@ fn all_servers_together_allow_the_rate() {
 
 #[test]
 fn hundred_turns_through_the_balancer_are_all_kept() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let ids = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for caller in 0..4 {
@@ -152,8 +152,23 @@ fn hundred_turns_through_the_balancer_are_all_kept() {
 }
 
 #[test]
+fn turn_is_in_the_next_context_of_every_server() {
+    let decks = decks(&[]);
+    for n in 0..12 {
+        let text = format!("mark-{n}");
+        let turn = json!({"user_message": text, "assistant_response": "yes"}).to_string();
+        let added = decks.servers[n % 3].ask("POST /api/v1/conversations/talk/turns", &turn);
+        assert_eq!(added.code, 201, "{}", added.body);
+        for server in &decks.servers {
+            let context = server.ask("GET /api/v1/conversations/talk/context", "");
+            assert!(context.body.contains(&text), "{text} is missing: {}", context.body);
+        }
+    }
+}
+
+#[test]
 fn session_of_another_server_is_refused_by_name() {
-    let (_postgres, decks) = decks(&[]);
+    let decks = decks(&[]);
     let id = format!("{}.{}", NAMES[1], "0123456789abcdef".repeat(2));
     let refused = decks.servers[0].ask(&format!("DELETE /api/v1/sessions/{id}"), "");
     assert_eq!((refused.code, refused.status().as_str()), (503, "session_unavailable"), "{}", refused.body);
@@ -164,7 +179,7 @@ fn session_of_another_server_is_refused_by_name() {
 
 #[test]
 fn check_says_what_servers_do_not_share() {
-    let (_postgres, decks) = decks(&[("HELMDECK_MCP__SESSIONS", "local")]);
+    let decks = decks(&[("HELMDECK_MCP__SESSIONS", "local")]);
     let checked = Run::of(decks.command(0, &["check"]).output().unwrap());
     let line =
         checked.stderr.lines().chain(checked.stdout.lines()).find(|line| line.contains("replicas share the store"));
@@ -188,7 +203,7 @@ fn call_until(balancer: &Server, over: &std::sync::atomic::AtomicBool) -> usize 
 
 #[test]
 fn rolling_restart_fails_no_call() {
-    let (_postgres, mut decks) = decks(&[("HELMDECK_SERVER__DRAIN_FOR", "4s")]);
+    let mut decks = decks(&[("HELMDECK_SERVER__DRAIN_FOR", "4s")]);
     let over = std::sync::atomic::AtomicBool::new(false);
     let (balancer, over) = (&decks.balancer, &over);
     let answered = std::thread::scope(|scope| {

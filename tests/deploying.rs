@@ -71,7 +71,6 @@ fn chart_renders_and_kubernetes_would_take_it() {
             let variables = server["env"].as_array().unwrap();
             variables.iter().find(|variable| variable["name"] == name).unwrap_or_else(|| panic!("{case}: no {name}"))
         };
-        assert_eq!(value("HELMDECK_SERVER__REPLICAS")["value"], replicas.to_string());
         assert_eq!(value("HELMDECK_SERVER__REPLICA")["valueFrom"]["fieldRef"]["fieldPath"], "metadata.name");
         assert_eq!(value("HELMDECK_MEMORY_KEY")["valueFrom"]["secretKeyRef"]["name"], "deck");
         assert_eq!(server["readinessProbe"]["httpGet"]["path"], "/readyz");

@@ -9,6 +9,7 @@ mod artifacts;
 mod attacks;
 mod auth;
 mod balanced;
+mod balanced_system;
 mod browser;
 mod cli;
 mod completion;

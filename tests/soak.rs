@@ -22,7 +22,6 @@ fn small_soak_finds_nothing_wrong() {
     command.arg(env!("CARGO_BIN_EXE_helmdeck"));
     // In so few calls, those that a killed server was at count for more than in half an hour.
     command.args(["--seed", "1", "--callers", "3", "--faults", "kill,drain,database", "--failed-per-mille", "20"]);
-    command.arg("--local-system");
     let soak = command.output().unwrap();
     let said = String::from_utf8_lossy(&[soak.stdout, soak.stderr].concat()).into_owned();
     assert!(soak.status.success(), "{said}");

@@ -1,6 +1,7 @@
 """Checks what the callers of the soak were told against what the servers have at the end."""
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -71,6 +72,30 @@ def writes(packs: Path, history: list[dict]) -> list[str]:
     acknowledged = {entry["key"] for entry in history if entry["what"] == "write" and entry["status"] == 200}
     wrong = [f"the write {key} ran {count} times" for key, count in runs.items() if count > 1]
     return wrong + [f"the write {key} was acknowledged and did not run" for key in acknowledged if runs[key] == 0]
+
+
+def jobs(packs: Path, callers: list[Caller], seconds: float = 60) -> list[str]:
+    """Every acknowledged job ended, none ran twice, and those that succeeded ran."""
+    file = packs / "jobs"
+    wrong, end = [], time.time() + seconds
+    states: dict[str, str] = {}
+    for caller in callers:
+        for entry in caller.history:
+            if entry["what"] != "job" or not entry["id"]:
+                continue
+            state = "unknown"
+            while state in ("unknown", "queued", "running"):
+                status, _, body = caller.send("GET", f"/api/v1/jobs/{entry['id']}")
+                state = json.loads(body)["state"] if status == 200 else f"lost ({status})" if status == 404 else "unknown"
+                if time.time() > end:
+                    break
+                time.sleep(0.02)
+            states[entry["key"]] = state
+            if state not in ("succeeded", "failed", "cancelled"):
+                wrong.append(f"the job {entry['id']} of {entry['key']} is {state}")
+    runs = Counter(json.loads(line)["key"] for line in file.read_text().splitlines()) if file.exists() else Counter()
+    wrong += [f"the job {key} ran {count} times" for key, count in runs.items() if count > 1]
+    return wrong + [f"the job {key} succeeded and did not run" for key, state in states.items() if state == "succeeded" and not runs[key]]
 
 
 def failures(history: list[dict], outages: list[tuple[float, float]]) -> tuple[int, int]:

@@ -61,7 +61,7 @@ class Caller(threading.Thread):
         })
 
     def run(self) -> None:
-        actions = [self.echo] * 6 + [self.store] * 2 + [self.recall] * 2 + [self.turn] * 2 + [self.purge, self.write, self.mcp, self.mcp]
+        actions = [self.echo] * 6 + [self.store] * 2 + [self.recall] * 2 + [self.turn] * 2 + [self.purge, self.write, self.job, self.mcp, self.mcp]
         while not self.over.is_set():
             self.count += 1
             self.random.choice(actions)()
@@ -127,6 +127,14 @@ class Caller(threading.Thread):
             if status == 200 or not self.shared_system or self.over.is_set():
                 return
             time.sleep(0.5)
+
+    def job(self) -> None:
+        """Starts a job. What became of it is looked up at the end."""
+        if not self.shared_system:
+            return
+        began, key = time.time(), f"{self.user}-{self.count}"
+        status, headers, body = self.send("POST", "/api/v1/packs/soak.job/jobs", {"key": key})
+        self.note("job", status, headers, began, key=key, id=json.loads(body)["id"] if status == 202 else None)
 
     def mcp(self) -> None:
         """Uses a session of an earlier revision, which any server must continue."""

@@ -17,6 +17,8 @@ class Told:
     def send(self, method: str, path: str, body: object = None) -> tuple[int, dict, bytes]:
         if method == "POST":
             return 200, {}, self.fact
+        if "/jobs/" in path:
+            return 200, {}, json.dumps({"state": self.turns[0]}).encode()
         items = [{"value": {"user_message": turn}} for turn in self.turns]
         return 200, {}, json.dumps({"items": items, "next": None}).encode()
 
@@ -30,7 +32,12 @@ def main() -> None:
     purged = entry("after_purge", ran=5.0, purged=8.0)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "writes").write_text('{"key": "a"}\n{"key": "a"}\n')
+        (Path(folder) / "jobs").write_text('{"key": "a"}\n{"key": "a"}\n')
+        job, none = entry("job", key="j", id="1"), Path(folder) / "none"
         found = {
+            "a job twice": check.jobs(Path(folder), []),
+            "a job that never ended": check.jobs(none, [Told([job], b"", ["running"])], 0),
+            "a job that did not run": check.jobs(none, [Told([job], b"", ["succeeded"])], 0),
             "a lost fact": check.facts([Told([store], b"{}", [])]),
             "a lost turn": check.turns([Told([turn], b"", [])]),
             "a turn twice": check.turns([Told([turn], b"", ["t", "t"])]),
@@ -41,6 +48,7 @@ def main() -> None:
             "a write that did not run": check.writes(Path(folder) / "none", [entry("write", key="b")]),
         }
         right = {
+            "a failed job": check.jobs(none, [Told([job], b"", ["failed"])], 0),
             "a fact": check.facts([Told([store], b"u k", [])]),
             "a turn": check.turns([Told([turn], b"", ["t", "other"])]),
             "an answer": check.answers([entry("echo", right=True), entry("store")]),

@@ -127,6 +127,7 @@ def report(stand: Stand, faults: Faults, callers: list[Caller], history: list[di
     """Checks everything, says what was found, and ends the program with 1 if anything is wrong."""
     wrong = check.facts(callers) + check.turns(callers) + check.answers(history)
     wrong += check.stale(history, faults.continued) + check.sessions(history) + check.writes(stand.packs, history)
+    wrong += check.jobs(stand.packs, callers)
     failed, counted = check.failures(history, faults.outages)
     share = 1000 * failed / max(counted, 1)
     if share > limit:

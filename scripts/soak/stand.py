@@ -1,4 +1,4 @@
-"""What the soak runs: PostgreSQL, three helmdeck servers with separate data folders, and HAProxy in front of them."""
+"""What the soak runs: PostgreSQL, PgBouncer, three helmdeck servers with separate data folders, and HAProxy before them."""
 
 import glob
 import json
@@ -23,6 +23,8 @@ PACKS = {
     "soak.clock": ("read_only = true", "#!/bin/sh\ncat >/dev/null\nprintf '{\"ran\":%s}' \"$(date +%s%N)\"\n", "tags = [\"key:{key}\"]"),
     # Writes down each run.
     "soak.write": ("destructive = false", "#!/bin/sh\ninput=$(cat)\nprintf '%s\\n' \"$input\" >>writes\nprintf '{\"input\":%s}' \"$input\"\n", None),
+    # The same as a job of a second.
+    "soak.job": ("async = true", "#!/bin/sh\ninput=$(cat)\nprintf '%s\\n' \"$input\" >>jobs\nsleep 1\nprintf '{\"input\":%s}' \"$input\"\n", None),
 }
 
 
@@ -72,6 +74,29 @@ class Postgres:
 
 
 
+class Pooler:
+    """PgBouncer in transaction mode, in front of PostgreSQL."""
+
+    def __init__(self, postgres: Postgres, port: int):
+        self.port = port
+        file = postgres.folder / "pgbouncer.ini"
+        file.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={postgres.port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 10\n"
+            "max_client_conn = 500\nignore_startup_parameters = extra_float_digits\nserver_login_retry = 1\n"
+        )
+        file.chmod(0o644)
+        program = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin") or "pgbouncer"
+        self.process = subprocess.Popen(
+            [*postgres.user, program, "-q", str(file)], cwd=postgres.folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )
+
+    def stop(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
 class Deck:
     """One helmdeck server."""
 
@@ -82,7 +107,7 @@ class Deck:
         self.log = (stand.folder / f"{self.name}.log").open("ab")
         self.process: subprocess.Popen | None = None
         # Its way to PostgreSQL.
-        self.relay = Relay(stand.postgres.port)
+        self.relay = Relay(stand.pooler.port)
         # How far its clock is ahead, as faketime writes it.
         self.ahead: str | None = None
 
@@ -90,7 +115,7 @@ class Deck:
         return {
             "HOME": str(self.home), "PATH": "/usr/bin:/bin", "HELMDECK_MEMORY_KEY": KEY, "HELMDECK_JWT_SECRET": SECRET,
             "HELMDECK_MEMORY_URL": f"postgres://postgres@127.0.0.1:{self.relay.port}/postgres?sslmode=disable", "HELMDECK_PACKS_DIR": str(self.stand.packs),
-            "HELMDECK_SERVER__REPLICA": self.name, "HELMDECK_SERVER__REPLICAS": str(self.stand.count), "HELMDECK_SERVER__DRAIN_FOR": "4s",
+            "HELMDECK_SERVER__REPLICA": self.name,  "HELMDECK_SERVER__DRAIN_FOR": "4s",
             "HELMDECK_SERVER__DRAIN_TIMEOUT": "5s", "HELMDECK_SERVER__PROXIES": "127.0.0.1", "HELMDECK_LOG": "warn",
             "HELMDECK_AUTH__AUDIENCE": "soak", **self.stand.more,
         }
@@ -123,9 +148,10 @@ class Stand:
         self.packs.mkdir()
         for name, (kind, script, memory) in PACKS.items():
             self._install(name, kind, script, memory)
-        ports = free_ports(5)
+        ports = free_ports(6)
         self.port = ports[4]
         self.postgres = Postgres(folder / "postgres", ports[3])
+        self.pooler = Pooler(self.postgres, ports[5])
         self.decks = [Deck(self, number + 1, port) for number, port in enumerate(ports[:count])]
         # Addresses of all three that the balancer knows; nobody listens at the rest.
         self.ports = ports[:3]
@@ -142,6 +168,13 @@ class Stand:
         )
 
     def __enter__(self) -> "Stand":
+        try:
+            return self._started()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _started(self) -> "Stand":
         for deck in self.decks:
             deck.start()
         wait_for("the servers", lambda: all(deck.is_ready() for deck in self.decks), 120)
@@ -160,6 +193,7 @@ class Stand:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait()
+        self.pooler.stop()
         self.postgres.stop()
 
 

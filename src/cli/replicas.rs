@@ -2,11 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use helmdeck_memory::KeyRing;
 use helmdeck_memory::open::Location;
 use helmdeck_server::Replicas;
 use helmdeck_server::mcp::SessionMode;
+use helmdeck_system::System;
 use sha2::{Digest, Sha256};
 
 use crate::config::Settings;
@@ -38,11 +40,18 @@ fn made_name(data: &Path) -> String {
     hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the number of servers that share the limits of callers.
-pub(crate) fn count(settings: &Settings) -> Replicas {
-    let replicas = Replicas::default();
-    replicas.set(settings.server.replicas);
-    replicas
+/// Interval at which the servers are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+
+/// Counts the servers that share a system database, again and again. While it does not answer, the last count holds.
+pub(crate) async fn count(system: System, replicas: Replicas) {
+    loop {
+        match system.live_replicas().await {
+            Ok(live) => replicas.set(usize::try_from(live).unwrap_or(usize::MAX)),
+            Err(error) => tracing::debug!(%error, "the servers cannot be counted"),
+        }
+        tokio::time::sleep(COUNT_EVERY).await;
+    }
 }
 
 /// Returns the keys that seal MCP sessions into their ids; `None` if a session belongs to the server that began it.
@@ -66,13 +75,13 @@ pub(crate) fn session_keys(settings: &Settings, ring: Option<&KeyRing>) -> Resul
 ///
 /// `None` unless the store is PostgreSQL and there are several servers, or the server listens beyond this machine.
 pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
-    let one = settings.server.replicas == 1 && settings.server.listen.ip().is_loopback();
+    let one = settings.server.replicas <= 1 && settings.server.listen.ip().is_loopback();
     if one || !share_store(settings) {
         return None;
     }
     let mut local = Vec::new();
     if system::file(settings).is_some() {
-        local.push("Idempotency-Keys, API tokens, jobs, the vault (unset system.url to share them)");
+        local.push("Idempotency-Keys, API tokens, jobs, MCP tasks, the vault (unset system.url to share them)");
     }
     if settings.engine.artifacts.url.is_empty() {
         local.push("artifacts (artifacts.url can name a bucket)");
@@ -85,7 +94,7 @@ pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
         local.push("MCP sessions (mcp.sessions is \"local\")");
     }
     if settings.server.replicas == 1 && settings.server.rate_per_second > 0 {
-        local.push("rate limits (server.replicas is 1)");
+        local.push("rate limits (server.replicas is 1; 0 counts the servers)");
     }
     Some(format!("replicas share the store, not what each keeps on its machine: {}", local.join(", ")))
 }

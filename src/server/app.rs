@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::ServerConfig;
 use crate::draining::Draining;
 use crate::idempotency::{Idempotency, Ledger};
+use crate::limits::Replicas;
 use crate::operator::Operator;
 use crate::rest::operate::Rotation;
 use crate::rest::project::{ProjectSettings, ProjectState};
@@ -42,6 +43,7 @@ pub(crate) struct AppParts {
     pub(crate) project: ProjectSettings,
     /// Whether callers must authenticate.
     pub(crate) authenticates: bool,
+    pub(crate) replicas: Replicas,
 }
 
 impl App {
@@ -52,7 +54,7 @@ impl App {
         clock: Arc<dyn Clock>,
         parts: AppParts,
     ) -> Self {
-        let AppParts { ledger, operator, project, authenticates } = parts;
+        let AppParts { ledger, operator, project, authenticates, replicas } = parts;
         let limits = RequestLimits::of(config);
         let document = DocumentState { engine: engine.clone(), authenticates };
         let engine = EngineState { engine, limits };
@@ -69,6 +71,7 @@ impl App {
             drain: events.drain.clone(),
             draining: draining.clone(),
             drain_for: config.drain_for,
+            replicas,
         };
         Self(Arc::new(AppState {
             events,

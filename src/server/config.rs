@@ -75,7 +75,7 @@ pub struct ServerConfig {
     /// Time limit for running requests and jobs to finish during a shutdown; 30 s by default.
     #[serde(with = "text")]
     pub drain_timeout: Duration,
-    /// Number of servers that share the traffic; 1 by default.
+    /// Number of servers that share the traffic; 0 (the default) = those that share the system database.
     ///
     /// Each enforces its part of `rate_per_second`, `rate_burst` and a set `max_requests_per_caller`.
     pub replicas: usize,
@@ -104,7 +104,7 @@ impl Default for ServerConfig {
             max_event_streams: 256,
             drain_for: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
-            replicas: 1,
+            replicas: 0,
             replica: String::new(),
         }
     }
@@ -121,7 +121,6 @@ impl ServerConfig {
             ("max_connections", self.max_connections as u64),
             ("max_connections_per_peer", self.max_connections_per_peer as u64),
             ("max_requests", self.max_requests as u64),
-            ("replicas", self.replicas as u64),
         ] {
             if value == 0 {
                 return Err(format!("{name} is 0: the server could answer nothing; give at least 1"));
@@ -258,7 +257,6 @@ mod tests {
             ServerConfig { allowed_hosts: vec!["https://x".to_owned()], ..ServerConfig::default() },
             ServerConfig { allowed_origins: vec!["x".to_owned()], ..ServerConfig::default() },
             ServerConfig { max_connections_per_peer: 0, ..ServerConfig::default() },
-            ServerConfig { replicas: 0, ..ServerConfig::default() },
             ServerConfig { replica: "Deck 1".to_owned(), ..ServerConfig::default() },
             ServerConfig { proxies: vec!["proxy.example".to_owned()], ..ServerConfig::default() },
         ];

@@ -283,7 +283,13 @@ impl Server {
             vault: self.operator.vault.is_some(),
             form_key: self.operator.form_key(),
         };
-        let app_parts = AppParts { ledger: self.ledger, operator: self.operator, project: self.project, authenticates };
+        let app_parts = AppParts {
+            ledger: self.ledger,
+            operator: self.operator,
+            project: self.project,
+            authenticates,
+            replicas: self.replicas.clone(),
+        };
         let app = App::new(self.engine, self.conversations, &self.config, clock, app_parts);
         let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
         let routes = rest::router(app.clone(), self.receiver);

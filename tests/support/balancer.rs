@@ -1,10 +1,14 @@
-//! Three servers on one PostgreSQL database, each with its own data folder, behind a real HAProxy in plain round robin.
+//! Three servers, each with its own data folder, behind a real HAProxy in plain round robin. They share one PostgreSQL
+//! database, through a real `PgBouncer` in transaction mode.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use helmdeck_testkit::{PgBouncer, Postgres};
 
 use super::program::{Home, Server};
 use super::{KEY, wait_for};
@@ -23,22 +27,24 @@ pub(crate) struct Decks {
     /// HAProxy.
     pub(crate) balancer: Server,
     environment: Vec<(String, String)>,
+    _pooler: PgBouncer,
+    _postgres: Arc<Postgres>,
 }
 
 impl Decks {
-    /// Starts three servers on a database, with packs of one home and more in their environment.
-    pub(crate) fn start(home: Home, database: &str, environment: &[(&str, &str)]) -> Self {
-        let packs = home.packs().to_str().unwrap().to_owned();
+    /// Starts three servers on a new database, with packs of one home and more in their environment.
+    pub(crate) fn start(home: Home, environment: &[(&str, &str)]) -> Self {
+        let postgres = Postgres::shared();
+        let pooler = PgBouncer::start(&postgres);
         let mut all = vec![
-            ("HELMDECK_MEMORY_URL".to_owned(), database.to_owned()),
-            ("HELMDECK_PACKS_DIR".to_owned(), packs),
-            ("HELMDECK_SERVER__REPLICAS".to_owned(), "3".to_owned()),
+            ("HELMDECK_MEMORY_URL".to_owned(), pooler.url(&postgres.database())),
+            ("HELMDECK_PACKS_DIR".to_owned(), home.packs().to_str().unwrap().to_owned()),
         ];
         all.extend(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let homes: Vec<Home> = NAMES.iter().map(|_| Home::new()).collect();
         let servers: Vec<Server> = NAMES.iter().zip(&homes).map(|(name, home)| launch(home, name, &all)).collect();
         let balancer = balance(&servers);
-        Self { home, homes, servers, balancer, environment: all }
+        Self { home, homes, servers, balancer, environment: all, _pooler: pooler, _postgres: postgres }
     }
 
     /// Prepares a run of the program with the environment and the data of a server.

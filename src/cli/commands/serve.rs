@@ -9,7 +9,7 @@ use std::time::Duration;
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_engine::Engine;
 use helmdeck_memory::{JanitorConfig, KeyRing};
-use helmdeck_server::{Auth, Operator, Server};
+use helmdeck_server::{Auth, Operator, Replicas, Server};
 use helmdeck_system::System;
 use helmdeck_vault::Book;
 use tokio::net::TcpListener;
@@ -76,15 +76,20 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     let export = Export::start(&setup, &engine, &setup.conversations)?;
 
     let stop = CancellationToken::new();
+    let replicas = Replicas::default();
+    replicas.set(setup.settings.server.replicas);
     let mut server = Server::new(engine.clone(), setup.settings.server.clone())
         .mcp(setup.settings.mcp.clone())
         .seal_sessions(replicas::session_keys(&setup.settings, setup.ring.as_ref())?)
-        .replicas(replicas::count(&setup.settings))
+        .replicas(replicas.clone())
         .tracer(export.tracer())
         .conversations(setup.conversations.clone())
         .project(setup.project()?);
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
+        if setup.settings.server.replicas == 0 {
+            tokio::spawn(stop.clone().run_until_cancelled_owned(replicas::count(system.clone(), replicas)));
+        }
         let joining = system.clone();
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move { joining.stay_joined().await }));
         server = server.remember(system, setup.ring.clone().map(Arc::new));

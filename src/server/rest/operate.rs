@@ -123,6 +123,7 @@ async fn status(State(state): State<OperatorState>, By(caller): By) -> Result<Re
         "version": state.operator.version,
         "started_at": state.started_at.to_rfc3339(),
         "checks": checks,
+        "replicas": state.replicas.count(),
         "packs": engine.packs().len(),
         "refused_manifests": engine.refused().len(),
         "memory": engine.memory().is_some(),

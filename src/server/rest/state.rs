@@ -18,7 +18,7 @@ use crate::body;
 use crate::config::ServerConfig;
 use crate::draining::Draining;
 use crate::idempotency::Idempotency;
-use crate::limits::{Each, InFlight};
+use crate::limits::{Each, InFlight, Replicas};
 use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::rest::operate::Rotation;
@@ -166,6 +166,7 @@ pub(crate) struct OperatorState {
     pub(crate) draining: Draining,
     /// Time between the beginning of a drain and the end of the listener.
     pub(crate) drain_for: Duration,
+    pub(crate) replicas: Replicas,
 }
 
 helmdeck_core::redacted_debug!(OperatorState, this => operator = this.operator);
