@@ -80,7 +80,7 @@ fn hostile_tracker_is_shown_as_texts() {
     let browser = Browser::start();
     let tab = browser.tab();
     for (path, shown) in [
-        ("/ui/project", "hit()"),
+        ("/ui/project", "SX9-1"),
         ("/ui/project/issues", "hit()"),
         ("/ui/project/issues?scope=all", "hit()"),
         ("/ui/project/issues/SX9-1", "hit()"),
