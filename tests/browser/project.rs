@@ -74,7 +74,9 @@ pub(super) fn tracked(home: &Home, text: &str) -> PathBuf {
             issue.description.clone_from(&text);
             issue.labels.insert("<img src=x onerror=hit()>".to_owned());
         });
-        store.say("SX9-1", "<b onclick=hit()>Eve", &text);
+        let eve = "<b onclick=hit()>Eve";
+        store.people.push((eve.to_owned(), "eve@example.com".to_owned()));
+        store.say("SX9-1", eve, &text);
     });
     forge(&["trust", "--yes"], 0);
     forge(&["linear", "pull"], 0);

@@ -127,7 +127,7 @@ fn close(project: &Project, history: &mut History, random: &mut Random) -> Resul
     let issues = open_issues(project);
     let Some(issue) = pick(&issues, random) else { return Ok("finds no issue".to_owned()) };
     let done = Done { anyway: Some("It is good enough".to_owned()), ..Done::default() };
-    project.issues().done(&issue.linear_id, &done)?;
+    project.issues().done(&issue.linear_id, &done, None)?;
     history.of(&issue.title).closed = true;
     Ok(format!("closes {}", issue.linear_id))
 }
