@@ -194,6 +194,8 @@ async fn run_pack(
 /// Sends a request and writes down all of the answer: status, headers, body.
 async fn send(router: &Router, mut request: Request<Body>) -> String {
     request.headers_mut().insert("host", "localhost".parse().unwrap());
+    // Two answers are compared, so their ids must be equal.
+    request.headers_mut().insert("x-request-id", "same".parse().unwrap());
     let (parts, body) = router.clone().oneshot(request).await.unwrap().into_parts();
     let mut text = format!("{}\n", parts.status);
     for (name, value) in &parts.headers {

@@ -45,9 +45,14 @@ impl<'a> Someone<'a> {
         Self { server, name, mcp: McpClient::open(server, &token), token }
     }
 
+    /// Answers are compared, so all have the same request id.
     fn rest(&self, head: &str, body: &Value) -> (u16, Value) {
         let answer = self.server.ask(
-            &format!("{head}{}{}", if head.contains('\n') { "\r\n" } else { "\n" }, bearer(&self.token)),
+            &format!(
+                "{head}{}{}\r\nX-Request-Id: same",
+                if head.contains('\n') { "\r\n" } else { "\n" },
+                bearer(&self.token)
+            ),
             &body.to_string(),
         );
         (answer.code, answer.json())
