@@ -178,12 +178,12 @@ mod tests {
         let file = folder.path().join("url");
         std::fs::write(&file, "postgres://a:canary@h/d\n").unwrap();
         let file = file.to_str().unwrap();
-        let (layers, problems) = with(&[(MEMORY_URL_FILE, file)]);
+        let (layers, problems) = with(&[("HELMDECK_MEMORY_URL_FILE", file)]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(layers.text(&["memory", "url"]), "postgres://a:canary@h/d");
-        let (_, problems) = with(&[(MEMORY_URL_FILE, file), ("HELMDECK_MEMORY_URL", "memory:")]);
+        let (_, problems) = with(&[("HELMDECK_MEMORY_URL_FILE", file), ("HELMDECK_MEMORY_URL", "memory:")]);
         assert!(problems[0].contains("are both set") && !problems[0].contains("canary"), "{problems:?}");
-        let (_, problems) = with(&[(MEMORY_URL_FILE, "/no/such/file")]);
+        let (_, problems) = with(&[("HELMDECK_MEMORY_URL_FILE", "/no/such/file")]);
         assert!(problems[0].starts_with("HELMDECK_MEMORY_URL_FILE: /no/such/file: "), "{problems:?}");
     }
 
