@@ -316,6 +316,7 @@ mod tests {
     #[test]
     fn failures_leave_a_trace_in_their_rows() {
         let row = |outcome: &'static str| AuditRow {
+            request_id: None,
             after_us: 1,
             duration_us: 1,
             outcome: outcome.into(),
