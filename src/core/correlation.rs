@@ -209,10 +209,8 @@ mod tests {
         }
         let seen = Arc::new(std::sync::Mutex::new(None));
         let dropped = OnDrop(Arc::clone(&seen));
-        let mut polls = 0;
         let future = std::future::poll_fn(move |_| {
             let _kept = &dropped;
-            polls += 1;
             assert_eq!(current().as_deref(), Some("outer"));
             Poll::<()>::Pending
         });
