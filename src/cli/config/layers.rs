@@ -10,6 +10,9 @@ use toml::{Table, Value};
 use super::origin::{Origin, Problem};
 use helmdeck_core::suggest::did_you_mean;
 
+/// Limit of settings that an error proposes.
+const SAME_NAMES: usize = 3;
+
 /// The defaults, with a comment for every key.
 pub(crate) const DEFAULTS: &str = include_str!("../../../config/helmdeck.toml");
 
@@ -142,12 +145,13 @@ impl Layers {
             .filter(|known| known.starts_with(table))
             .filter_map(|known| known.get(table.len()).map(String::as_str))
             .collect();
-        let mut hint = did_you_mean(last, beside);
-        if hint.is_empty()
-            && let Some(elsewhere) = self.settings.keys().find(|known| known.last().is_some_and(|name| name == last))
-        {
-            hint = format!("; did you mean \"{}\"?", elsewhere.join("."));
-        }
+        // The same name in other tables is meant more likely than a similar one in this table.
+        let same = self.settings.keys().filter(|known| known.last().is_some_and(|name| name == last));
+        let same: Vec<String> = same.take(SAME_NAMES).map(|known| format!("\"{}\"", known.join("."))).collect();
+        let hint = match same.as_slice() {
+            [] => did_you_mean(last, beside),
+            names => format!("; did you mean {}?", names.join(" or ")),
+        };
         format!("unknown key \"{}\"{hint}", key.join("."))
     }
 
@@ -233,6 +237,9 @@ mod tests {
         let unknown = |key: &[&str]| layers.unknown(&key.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
         assert_eq!(unknown(&["server", "lisen"]), "unknown key \"server.lisen\"; did you mean \"listen\"?");
         assert_eq!(unknown(&["sever"]), "unknown key \"sever\"; did you mean \"server\"?");
-        assert_eq!(unknown(&["listen"]), "unknown key \"listen\"; did you mean \"server.listen\"?");
+        assert_eq!(
+            unknown(&["listen"]),
+            "unknown key \"listen\"; did you mean \"memory.listen\" or \"server.listen\"?"
+        );
     }
 }
