@@ -8,7 +8,7 @@ use crate::support::balancer::Decks;
 use crate::support::program::{Home, Run, Server};
 use crate::support::{raw_mcp, wait_for};
 
-/// A pack that writes down each run; `async` for jobs. It waits for the file `go` if its input says so.
+/// A program that writes down each run. It waits for the file `go` if its input says so.
 const WRITE: &str = "#!/bin/sh\ninput=$(cat)\nprintf '%s\\n' \"$input\" >>writes\n\
     case $input in *wait*) while [ ! -e go ]; do sleep 0.02; done;; esac\nprintf '{\"input\":%s}' \"$input\"\n";
 
@@ -17,9 +17,15 @@ fn home() -> Home {
     let program = home.packs().join("write.sh");
     std::fs::write(&program, WRITE).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let manifest = "name = \"test.write\"\nversion = \"v1\"\ndescription = \"Writes\"\nasync = true\n\
-        [handler]\ncommand = [\"./write.sh\"]\ntimeout = \"10m\"\n";
-    std::fs::write(home.packs().join("write.toml"), manifest).unwrap();
+    // Calls of the first are jobs.
+    for (name, is_async) in [("test.write", true), ("test.once", false)] {
+        let manifest = format!(
+            "name = \"{name}\"\nversion = \"v1\"\ndescription = \"Writes\"\nasync = {is_async}\n\
+             [handler]\ncommand = [\"./write.sh\"]\ntimeout = \"{}\"\n",
+            if is_async { "10m" } else { "1m" }
+        );
+        std::fs::write(home.packs().join(format!("{name}.toml")), manifest).unwrap();
+    }
     home
 }
 
@@ -38,7 +44,7 @@ fn let_go(decks: &Decks) {
 #[test]
 fn write_with_a_key_runs_once_at_all_servers() {
     let decks = decks(&[]);
-    let head = "POST /api/v1/packs/test.write\nIdempotency-Key: k-1";
+    let head = "POST /api/v1/packs/test.once\nIdempotency-Key: k-1";
     let first = decks.servers[0].ask(head, r#"{"n": 1}"#);
     assert_eq!(first.code, 200, "{}", first.body);
     for server in &decks.servers {
@@ -48,7 +54,7 @@ fn write_with_a_key_runs_once_at_all_servers() {
     }
     assert_eq!(runs(&decks), 1);
     // At once, from everywhere: one runs, the others are told to come back or get its answer.
-    let head = "POST /api/v1/packs/test.write\nIdempotency-Key: k-2";
+    let head = "POST /api/v1/packs/test.once\nIdempotency-Key: k-2";
     let codes: Vec<u16> = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..12)
             .map(|n| {
