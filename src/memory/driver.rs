@@ -87,6 +87,11 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
+    /// Removes a subject's name from the notifications that are kept for other processes.
+    async fn redact_changes(&self, _subject: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Closes the driver.
     async fn close(&self) -> Result<()>;
 }
@@ -307,6 +312,10 @@ impl<D: Driver> ReadStore for DriverStore<D> {
 impl<D: Driver> Maintenance for DriverStore<D> {
     async fn sweep_expired(&self, limit: usize) -> Result<u64> {
         self.remove(PendingOp::Sweep(limit)).await
+    }
+
+    async fn redact_changes(&self, subject: &str) -> Result<()> {
+        self.driver.redact_changes(subject).await
     }
 
     async fn trim(&self, limit: usize) -> Result<u64> {

@@ -90,6 +90,12 @@ pub trait Maintenance: ReadStore {
     /// `Unavailable`, `Closed`.
     async fn sweep_expired(&self, limit: usize) -> Result<u64>;
 
+    /// Removes a subject's name from what was told to other processes, which learn instead that anything may have changed.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`.
+    async fn redact_changes(&self, subject: &str) -> Result<()>;
+
     /// Deletes the oldest entries of kind `cache` until their total is within the limit.
     ///
     /// Deletes at most `limit`, and returns how many. The largest namespace drops rows first, so that none loses its
@@ -271,6 +277,10 @@ impl<W: StoreWrapper> ReadStore for W {
 impl<W: StoreWrapper> Maintenance for W {
     async fn sweep_expired(&self, limit: usize) -> Result<u64> {
         self.target(Access::Maintain).await?.sweep_expired(limit).await
+    }
+
+    async fn redact_changes(&self, subject: &str) -> Result<()> {
+        self.target(Access::Maintain).await?.redact_changes(subject).await
     }
 
     async fn trim(&self, limit: usize) -> Result<u64> {

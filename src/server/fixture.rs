@@ -287,6 +287,13 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// Returns the body without the id of its request.
+    pub(crate) fn content(&self) -> Value {
+        let mut body = self.json();
+        body.as_object_mut().map(|members| members.remove("request_id"));
+        body
+    }
+
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }

@@ -133,6 +133,9 @@ pub async fn forget(
         }
         nothing = if found == 0 { nothing + 1 } else { 0 };
     }
+    if let Some(store) = store {
+        store.redact_changes(subject).await?;
+    }
     let mut not_covered: Vec<String> = NOT_COVERED.map(str::to_owned).into();
     if live_tokens > 0 {
         not_covered.push(format!(

@@ -115,7 +115,7 @@ async fn job_error_equals_the_error_of_the_call() {
     let started = fixture.post("/api/v1/packs/test.plain/jobs", body).await;
     let job = ended(&fixture, &started).await;
     let result = fixture.get(&format!("{job}/result")).await;
-    assert_eq!((result.status, &result.body), (called.status, &called.body));
+    assert_eq!((result.status, result.content()), (called.status, called.content()));
     assert_eq!(result.header("retry-after"), "2");
     let error = fixture.get(&job).await.json()["error"].clone();
     let expected = json!({"code": "rate_limited", "message": "as asked", "retry": "later", "retry_after_ms": 1500});

@@ -150,7 +150,7 @@ async fn shut_gate_leaves_no_trace_in_headers() {
         for headers in [&ask[..], &[]] {
             let answer = fixture.send(Method::POST, &path, headers, "{}").await;
             let names: Vec<_> = answer.headers.keys().map(http::HeaderName::as_str).collect();
-            assert_eq!(names, ["content-type", "content-length"], "{pack}");
+            assert_eq!(names, ["content-type", "content-length", "x-request-id"], "{pack}");
             assert!(answer.json().get("cache").is_none(), "{pack}");
         }
     }

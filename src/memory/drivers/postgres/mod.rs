@@ -309,6 +309,15 @@ impl Driver for Postgres {
         .await
     }
 
+    async fn redact_changes(&self, subject: &str) -> Result<()> {
+        let name = outbox::written_name(subject);
+        self.read(|db| {
+            let name = name.clone();
+            Box::pin(async move { outbox::redact(db, &name).await })
+        })
+        .await
+    }
+
     fn changes(&self) -> Option<Changes> {
         Some(self.outbox.subscribe())
     }

@@ -48,6 +48,8 @@ SELECT pg_current_snapshot()::text, (extract(epoch FROM pg_postmaster_start_time
 const SWEEP: &str = "
 DELETE FROM memory_changes WHERE ctid = ANY(ARRAY(
     SELECT o.ctid FROM (SELECT ctid, at FROM memory_changes ORDER BY xact LIMIT $1) o WHERE o.at < now() - interval '10 minutes'))";
+/// Rows that have a name; an empty payload means that anything may have changed.
+const REDACT: &str = "UPDATE memory_changes SET payload = '' WHERE strpos(payload, $1) > 0";
 /// Rows per step of a sweep.
 const SWEEP_ROWS: i64 = 5000;
 
@@ -237,6 +239,16 @@ pub(super) async fn sweep(db: &Db) -> Outcome<()> {
     // A step may delete fewer than it looks at: rows are in the order of transactions, not quite in that of time.
     while db.execute(SWEEP, &[&SWEEP_ROWS]).await? > 0 {}
     Ok(())
+}
+
+/// Returns a name as payloads have it.
+pub(super) fn written_name(name: &str) -> String {
+    serde_json::to_string(name).unwrap_or_default()
+}
+
+/// Empties the payloads that have a name.
+pub(super) async fn redact(db: &Db, name: &str) -> Outcome<()> {
+    db.execute(REDACT, &[&name]).await.map(drop)
 }
 
 /// Writes the payload of a row.

@@ -74,7 +74,7 @@ async fn artifacts_are_private_to_their_owner() {
             client.get(&path, &token(tenant, user, "packs:run memory:read memory:write metrics:read").await).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{tenant}/{user}");
         let never = client.get("/api/v1/artifacts/test.plain/none/page.html", &owner).await;
-        assert_eq!(answer.body, never.body, "somebody else's file and none at all are the same answer");
+        assert_eq!(answer.content(), never.content(), "somebody else's file and none at all are the same answer");
     }
     assert_eq!(client.get(&path, &token("ops", "root", "admin").await).await.body, "canary");
     assert_eq!(client.get(&path, "").await.status, 401);
