@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use helmdeck_core::Clock;
 use helmdeck_engine::{Config, Engine, Memory};
-use helmdeck_memory::{JanitorConfig, Kind, Namespace, Put, Store};
+use helmdeck_memory::{JanitorConfig, Kind, Namespace, Put, Store, StoreWrapper};
 use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, keyring, sealed_memory};
 
 use crate::support::echo;
@@ -20,12 +21,26 @@ async fn until(engine: &Engine, line: &str) {
     assert!(waited.is_ok(), "no \"{line}\" in\n{}", engine.metrics());
 }
 
+/// The store of one of several servers, which stays open for the others when that server ends.
+struct Shared(Arc<dyn Store>);
+
+#[async_trait]
+impl StoreWrapper for Shared {
+    fn inner(&self) -> helmdeck_memory::Result<&dyn Store> {
+        Ok(&*self.0)
+    }
+
+    async fn pass_close(&self) -> helmdeck_memory::Result<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn one_server_sweeps_until_another_takes_over() {
     let clock = Arc::new(ManualClock::default());
     let store = sealed_memory(Arc::clone(&clock) as _).await;
     let serve = || {
-        let memory = Memory { store: Arc::clone(&store), keyring: Arc::new(keyring()), system: None };
+        let memory = Memory { store: Arc::new(Shared(Arc::clone(&store))), keyring: Arc::new(keyring()), system: None };
         let engine = Engine::builder(Config::default()).memory(memory).clock(Arc::clone(&clock) as _).build();
         engine.start_sweeping(JanitorConfig { interval: Duration::from_millis(1), ..JanitorConfig::default() });
         engine
