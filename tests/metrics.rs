@@ -74,7 +74,7 @@ fn idle_server_has_few_series() {
     assert!(called.iter().any(|series| series == last), "{called:#?}");
 }
 
-/// Returns the names of metrics in an expression of PromQL.
+/// Returns the names of metrics in an expression of `PromQL`.
 fn names_in(expression: &str) -> impl Iterator<Item = &str> {
     let word = |char: char| char.is_ascii_alphanumeric() || char == '_';
     expression

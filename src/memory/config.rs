@@ -37,7 +37,7 @@ pub struct PostgresConfig {
 
 /// Use of the state of a session: named statements, settings, `LISTEN` and advisory locks.
 ///
-/// A connection pooler in transaction mode (PgBouncer) keeps none of it.
+/// A connection pooler in transaction mode (`PgBouncer`) keeps none of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listen {

@@ -1,4 +1,4 @@
-//! Reads the text that `/metrics` answers (OpenMetrics 1.0), as far as this program writes it.
+//! Reads the text that `/metrics` answers (`OpenMetrics` 1.0), as far as this program writes it.
 
 /// A metric family with its samples.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,8 +53,11 @@ fn named<'a>(families: &'a mut Vec<Family>, name: &str) -> &'a mut Family {
     &mut families[last]
 }
 
+/// Names and values of labels.
+type Labels = Vec<(String, String)>;
+
 /// Splits `name{label="value",...} 1.5`.
-fn sample(line: &str) -> Option<(&str, Vec<(String, String)>, f64)> {
+fn sample(line: &str) -> Option<(&str, Labels, f64)> {
     let end = line.find(['{', ' '])?;
     let (name, mut rest) = line.split_at(end);
     let mut labels = Vec::new();

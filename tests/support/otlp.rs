@@ -1,4 +1,4 @@
-//! A collector that decodes OTLP with Google's generated classes (`otlp/collector.py`, from PyPI).
+//! A collector that decodes OTLP with Google's generated classes (`otlp/collector.py`, from `PyPI`).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -158,7 +158,7 @@ impl<'w> Columns<'w> {
         Ok(())
     }
 
-    fn params<'p>(&'p self) -> [&'p dyn Param; 14] {
+    fn params(&self) -> [&dyn Param; 14] {
         [
             &self.spaces,
             &self.versions,

@@ -11,7 +11,7 @@ use super::args::args;
 /// Name and SQL, in order; the first has number 1.
 const STEPS: &[(&str, &str)] = &[("system", include_str!("../../migrations/postgres/0001_system.sql"))];
 
-/// Advisory lock of a migration: the first eight bytes of "hd_system".
+/// Advisory lock of a migration: the first eight bytes of `hd_system`.
 const LOCK: i64 = i64::from_be_bytes(*b"hd_syste");
 
 /// Returns whether the tables are there, and brings those of an older version up to date.
