@@ -14,7 +14,7 @@ use tokio_postgres::{AsyncMessage, Client};
 use super::connect::{Dialer, PgConnection, within};
 use super::db::Database;
 use super::error::{Outcome, unavailable};
-use super::outbox::{self, News, Outbox};
+use super::outbox::{self, NewRows, Outbox};
 
 /// How long until the next try to connect, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -69,7 +69,7 @@ impl Watcher {
 
     /// Watches for ever.
     pub(super) async fn run(self, session: Option<Session>) {
-        let blindness = Arc::clone(&self.outbox).report_blindness(BLIND.max(5 * self.interval));
+        let blindness = Arc::clone(&self.outbox).report_unread(BLIND.max(5 * self.interval));
         tokio::join!(self.watch(session), self.sweep(), blindness);
     }
 
@@ -141,7 +141,7 @@ impl Watcher {
         let id = self.outbox.id;
         let Session { client, line, is_woken } = session;
         let found = within(move_while(line, is_woken, id, client.query_typed(sql, &params))).await?;
-        self.outbox.accept(&from, News::of(&found)?);
+        self.outbox.accept(&from, NewRows::of(&found)?);
         Ok(())
     }
 

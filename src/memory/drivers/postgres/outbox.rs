@@ -68,7 +68,7 @@ pub(super) struct Cursor {
 
 /// New rows, and the position after them.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct NewRows {
     cursor: Cursor,
     rows: Vec<(i64, String)>,
 }
@@ -124,7 +124,7 @@ impl Cursor {
     }
 }
 
-impl News {
+impl NewRows {
     /// Reads the answer to a read.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Outbox {
         Ok(Self {
             channel,
             id: i64::from_le_bytes(id),
-            cursor: Mutex::new(News::of(&found)?.cursor),
+            cursor: Mutex::new(NewRows::of(&found)?.cursor),
             read_at: Mutex::new(Instant::now()),
             generation: AtomicU64::new(0),
             changes: broadcast::channel(CHANGES).0,
@@ -174,28 +174,28 @@ impl Outbox {
         loop {
             let from = self.cursor();
             let found = db.query(READ, &[&from.next, &from.running, &LIMIT]).await?;
-            if self.accept(&from, News::of(&found)?) {
+            if self.accept(&from, NewRows::of(&found)?) {
                 return Ok(self.generation.load(Ordering::Acquire));
             }
         }
     }
 
     /// Takes over what was read from a position; `false` if another read was faster.
-    pub(super) fn accept(&self, from: &Cursor, news: News) -> bool {
+    pub(super) fn accept(&self, from: &Cursor, new_rows: NewRows) -> bool {
         let mut cursor = self.cursor.lock();
         if *cursor != *from {
             return false;
         }
         *self.read_at.lock() = Instant::now();
-        if from.has_gap(&news.cursor) || news.rows.len() > MAX_ROWS {
+        if from.has_gap(&new_rows.cursor) || new_rows.rows.len() > MAX_ROWS {
             self.count(1);
             self.send(Change::Anything);
         } else {
-            self.count(news.rows.len());
-            let others = news.rows.iter().filter(|(origin, _)| *origin != self.id);
+            self.count(new_rows.rows.len());
+            let others = new_rows.rows.iter().filter(|(origin, _)| *origin != self.id);
             others.flat_map(|(_, payload)| changes(payload)).for_each(|change| self.send(change));
         }
-        *cursor = news.cursor;
+        *cursor = new_rows.cursor;
         true
     }
 
@@ -219,7 +219,7 @@ impl Outbox {
     }
 
     /// Reports that anything may have changed each time that the outbox could not be read for `limit`.
-    pub(super) async fn report_blindness(self: Arc<Self>, limit: Duration) {
+    pub(super) async fn report_unread(self: Arc<Self>, limit: Duration) {
         let mut is_told = false;
         loop {
             let unread = self.unread_for();
