@@ -4,6 +4,7 @@ mod assets;
 mod chart;
 mod escape;
 mod frame;
+mod json;
 mod live;
 mod pages;
 mod request;

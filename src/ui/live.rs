@@ -7,28 +7,26 @@ use std::convert::Infallible;
 
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
-use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use helmdeck_core::{Caller, Timestamp};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::Ui;
 use crate::frame::{Place, failed};
 use crate::pages;
-use crate::request::By;
+use crate::request::{Visit, page_at};
 use crate::rest::Failure;
 
 /// Limit of one event of the REST routes, in bytes.
 const MAX_EVENT_BYTES: usize = 4 << 20;
 
 pub(crate) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/stream", get(follow))
+    Router::new().route("/ui/stream", page_at(|visit| Box::pin(follow(visit))))
 }
 
 /// Change of a fragment, as the script of a page applies it.
@@ -85,7 +83,7 @@ impl Live for Reread {
     }
 }
 
-async fn follow(State(ui): State<Ui>, By(caller): By, query: RawQuery, headers: HeaderMap) -> Response {
+async fn follow(Visit { ui, caller, query, headers, .. }: Visit) -> Response {
     let state = pages::State::of(&query);
     let view: Option<Box<dyn Live>> = match state.get("view") {
         "page" => Some(Box::new(Reread { topics: state.get("topics").to_owned() })),

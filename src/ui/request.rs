@@ -1,8 +1,10 @@
 //! Requests of pages: the caller, and forms that were sent.
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, RawPathParams};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, RawQuery, State};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use futures_util::future::BoxFuture;
 use helmdeck_core::Caller;
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
@@ -17,6 +19,36 @@ use crate::rest::Failure;
 const MAX_FORM_BYTES: usize = 1 << 20;
 /// Field of the token that each form has.
 const TOKEN: &str = "form_token";
+
+/// Request of a page.
+pub(crate) struct Visit {
+    pub(crate) ui: Ui,
+    pub(crate) caller: Caller,
+    pub(crate) path: PathParams,
+    pub(crate) query: RawQuery,
+    pub(crate) headers: HeaderMap,
+}
+
+/// Form that a page sent.
+pub(crate) struct Post {
+    pub(crate) ui: Ui,
+    pub(crate) path: PathParams,
+    pub(crate) sent: Sent,
+}
+
+/// Returns the route of a page.
+///
+/// All pages have one type of handler, as all forms have: axum's part of a handler is compiled once, not for each of them.
+pub(crate) fn page_at(page: fn(Visit) -> BoxFuture<'static, Response>) -> MethodRouter<Ui> {
+    get(move |State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery, headers: HeaderMap| {
+        page(Visit { ui, caller, path, query, headers })
+    })
+}
+
+/// Returns the route that a form is sent to.
+pub(crate) fn form_at(change: fn(Post) -> BoxFuture<'static, Response>) -> MethodRouter<Ui> {
+    post(move |State(ui): State<Ui>, path: PathParams, sent: Sent| change(Post { ui, path, sent }))
+}
 
 /// Caller of a page.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use helmdeck_core::Caller;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -12,6 +13,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt;
+
+use crate::json;
 
 /// Limit of an answer that a page shows, in bytes.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -70,22 +73,24 @@ impl Rest {
     ///
     /// # Errors
     /// The route's refusal.
-    pub(crate) async fn send(
-        &self,
-        caller: &Caller,
+    pub(crate) fn send<'a>(
+        &'a self,
+        caller: &'a Caller,
         method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Answer, Failure> {
-        let response = self.open(caller, method, path, body).await?;
-        let (parts, body) = response.into_parts();
-        let too_large =
-            |_| Failure::new(StatusCode::BAD_GATEWAY, "the answer is too large for a page; use the REST route");
-        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(too_large)?.to_bytes();
-        if parts.status.is_success() {
-            return Ok(Answer { status: parts.status, body });
-        }
-        Err(serde_json::from_slice(&body).unwrap_or_else(|_| Failure::new(parts.status, "the route gave no reason")))
+        path: &'a str,
+        body: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let response = self.open(caller, method, path, body).await?;
+            let (parts, body) = response.into_parts();
+            let too_large =
+                |_| Failure::new(StatusCode::BAD_GATEWAY, "the answer is too large for a page; use the REST route");
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(too_large)?.to_bytes();
+            if parts.status.is_success() {
+                return Ok(Answer { status: parts.status, body });
+            }
+            Err(json::from_slice(&body).unwrap_or_else(|_| Failure::new(parts.status, "the route gave no reason")))
+        })
     }
 
     /// Follows a route that streams events, after the event with the id `last`.
@@ -109,7 +114,7 @@ impl Rest {
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        Err(serde_json::from_slice(&body).unwrap_or_else(|_| Failure::new(status, "the route gave no reason")))
+        Err(json::from_slice(&body).unwrap_or_else(|_| Failure::new(status, "the route gave no reason")))
     }
 
     /// Sends a request and returns the answer with its body unread.
@@ -155,7 +160,7 @@ pub(crate) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
             format!("the page cannot read what the route answered: {error}"),
         )
     };
-    serde_json::from_slice(&answer.body).map_err(odd)
+    json::from_slice(&answer.body).map_err(odd)
 }
 
 /// Percent-encodes a text as one segment of a path or one value of a query.

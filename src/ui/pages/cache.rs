@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +11,7 @@ use super::list::{ListOf, Listed};
 use super::{answered, done};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{self, segment};
 use crate::shown::{self, Time};
 
@@ -28,7 +26,10 @@ const LIST: ListOf = ListOf {
 const SELECTS: [&str; 6] = ["all", "pack", "tag", "tenant", "subject", "session"];
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/cache", get(list)).route("/ui/cache/purge", get(preview).post(purge))
+    Router::new().route("/ui/cache", page_at(|visit| Box::pin(list(visit)))).route(
+        "/ui/cache/purge",
+        page_at(|visit| Box::pin(preview(visit))).merge(form_at(|post| Box::pin(purge(post)))),
+    )
 }
 
 /// A cached answer, without its value.
@@ -129,7 +130,7 @@ struct PurgePage {
 
 crate::frame::framed!(PurgePage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let answer = async {
         let list: Listed<EntryList> = LIST.read(&ui, &caller, &query).await?;
         let or_own = |name: &str, own: &str| if list.get(name).is_empty() { own } else { list.get(name) }.to_owned();
@@ -178,7 +179,7 @@ fn described(selection: &Value) -> String {
 }
 
 /// Shows what a purge would delete, before it does.
-async fn preview(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn preview(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let selected = selection(|name| state.get(name).to_owned());
     let answer = async {
@@ -195,7 +196,7 @@ async fn preview(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Respo
     answered(&ui, &caller, LIST.place, answer.await)
 }
 
-async fn purge(State(ui): State<Ui>, sent: Sent) -> Response {
+async fn purge(Post { ui, sent, .. }: Post) -> Response {
     let selected = selection(|name| sent.value(name).to_owned());
     let purged = ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/purge", Some(&selected)).await;
     match purged.and_then(|answer| rest::read::<Value>(&answer)) {

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use futures_util::future::BoxFuture;
 use helmdeck_core::{Caller, Timestamp};
 use serde::Deserialize;
@@ -16,8 +14,9 @@ use super::answered;
 use super::list::{ListOf, Listed};
 use crate::Ui;
 use crate::frame::{Frame, Place, page};
+use crate::json;
 use crate::live::{Change, Live, Viewer};
-use crate::request::By;
+use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
@@ -32,7 +31,7 @@ const LIST: ListOf = ListOf {
 };
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/calls", get(list))
+    Router::new().route("/ui/calls", page_at(|visit| Box::pin(list(visit))))
 }
 
 /// A call.
@@ -134,7 +133,7 @@ fn since(choice: &str, now: Timestamp) -> Option<String> {
     Some(Timestamp(now.micros().saturating_sub(back)).to_rfc3339())
 }
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let from = since(state.get("since"), ui.clock.now()).map(|at| format!("&since={}", segment(&at)));
     let answer = async {
@@ -179,7 +178,7 @@ impl Live for LiveCalls {
 }
 
 fn read(data: &[u8]) -> CallList {
-    serde_json::from_slice(data).unwrap_or_default()
+    json::from_slice(data).unwrap_or_default()
 }
 
 /// Returns the changes of an event with calls, for an element `calls` that keeps at most `max`.

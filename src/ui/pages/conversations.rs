@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +11,7 @@ use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Sent, Visit, form_at, page_at};
 use crate::rest::{self, segment};
 use crate::shown::{self, Time};
 
@@ -27,11 +25,11 @@ const LIST: ListOf = ListOf {
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/conversations", get(list))
-        .route("/ui/conversations/{session}", get(show))
-        .route("/ui/conversations/{session}/export", get(export))
-        .route("/ui/conversations/{session}/turns/{turn}/delete", post(delete_turn))
-        .route("/ui/conversations/{session}/{action}", post(change))
+        .route("/ui/conversations", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/conversations/{session}", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/conversations/{session}/export", page_at(|visit| Box::pin(export(visit))))
+        .route("/ui/conversations/{session}/turns/{turn}/delete", form_at(|post| Box::pin(delete_turn(post))))
+        .route("/ui/conversations/{session}/{action}", form_at(|post| Box::pin(change(post))))
 }
 
 /// A conversation in the list.
@@ -146,11 +144,11 @@ impl ConversationPage {
     }
 }
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     LIST.show(&ui, &caller, &query, |frame, list| ConversationsPage { frame, list }).await
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let session = path_value(&path, "session").to_owned();
     let route = format!("/api/v1/conversations/{}", segment(&session));
@@ -174,7 +172,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
 }
 
 /// Sends a conversation as a JSON file: its summary, and every turn that is not in it.
-async fn export(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn export(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let owner = super::State::of(&query).query(&["tenant", "user"]);
     let session = segment(path_value(&path, "session"));
     let route = format!("/api/v1/conversations/{session}/snapshot?{}", owner.trim_start_matches('&'));
@@ -191,7 +189,7 @@ fn owner(sent: &Sent) -> String {
     if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
 }
 
-async fn delete_turn(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn delete_turn(Post { ui, path, sent }: Post) -> Response {
     let (session, turn) = (segment(path_value(&path, "session")), segment(path_value(&path, "turn")));
     let owner = owner(&sent);
     let route = format!("/api/v1/conversations/{session}/turns/{turn}{owner}");
@@ -202,7 +200,7 @@ async fn delete_turn(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Resp
 }
 
 /// Empties, forgets or summarises a conversation.
-async fn change(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn change(Post { ui, path, sent }: Post) -> Response {
     let session = segment(path_value(&path, "session"));
     let (route, owner) = (format!("/api/v1/conversations/{session}"), owner(&sent));
     let here = format!("/ui/conversations/{session}{owner}");

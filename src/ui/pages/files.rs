@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::Method;
 use serde::Deserialize;
 
@@ -12,7 +10,7 @@ use super::list::{ListOf, Listed};
 use super::{done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{path as encoded, segment};
 use crate::shown::{self, Time};
 
@@ -26,9 +24,12 @@ const LIST: ListOf = ListOf {
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/files", get(list))
-        .route("/ui/artifacts/{*key}", get(download).post(delete))
-        .route("/ui/sandboxes/{id}/end", post(end))
+        .route("/ui/files", page_at(|visit| Box::pin(list(visit))))
+        .route(
+            "/ui/artifacts/{*key}",
+            page_at(|visit| Box::pin(download(visit))).merge(form_at(|post| Box::pin(delete(post)))),
+        )
+        .route("/ui/sandboxes/{id}/end", form_at(|post| Box::pin(end(post))))
 }
 
 /// A file that a call wrote.
@@ -85,7 +86,7 @@ struct FilesPage {
 
 crate::frame::framed!(FilesPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     // A server without sandboxes refuses.
     let sandboxes: SandboxList = ui.rest.get(&caller, "/api/v1/sessions").await.unwrap_or_default();
     let sandboxes = sandboxes.sessions;
@@ -101,7 +102,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
 }
 
 /// Sends an artifact as the REST route does: as an attachment, never rendered.
-async fn download(State(ui): State<Ui>, By(caller): By, path: PathParams) -> Response {
+async fn download(Visit { ui, caller, path, .. }: Visit) -> Response {
     let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
     match ui.rest.open(&caller, Method::GET, &route, None).await {
         Ok(response) if response.status().is_success() => response,
@@ -113,7 +114,7 @@ async fn download(State(ui): State<Ui>, By(caller): By, path: PathParams) -> Res
     }
 }
 
-async fn delete(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn delete(Post { ui, path, sent }: Post) -> Response {
     let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
         Ok(_) => done(&ui, &sent.caller, "/ui/files", "The artifact was deleted."),
@@ -121,7 +122,7 @@ async fn delete(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response 
     }
 }
 
-async fn end(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn end(Post { ui, path, sent }: Post) -> Response {
     let route = format!("/api/v1/sessions/{}", segment(path_value(&path, "id")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
         Ok(_) => done(&ui, &sent.caller, "/ui/files", "The sandbox has ended."),

@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use futures_util::future::BoxFuture;
 use helmdeck_core::Timestamp;
 use http::Method;
@@ -16,8 +14,9 @@ use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::json;
 use crate::live::{Change, Live, Viewer};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown::{self, Time};
 
@@ -28,9 +27,9 @@ const STEPS: usize = 256;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/jobs", get(list))
-        .route("/ui/jobs/{id}", get(show))
-        .route("/ui/jobs/{id}/cancel", post(cancel))
+        .route("/ui/jobs", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/jobs/{id}", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/jobs/{id}/cancel", form_at(|post| Box::pin(cancel(post))))
 }
 
 /// A job.
@@ -156,7 +155,7 @@ impl JobPage {
     }
 }
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let make = |mut frame: Frame, list: Listed<JobList>| {
         if !list.is_older() {
             frame = frame.live(&format!("view=jobs{}", list.filter()));
@@ -166,7 +165,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     LIST.show(&ui, &caller, &query, make).await
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let route = format!("/api/v1/jobs/{}", segment(path_value(&path, "id")));
     let answer = async {
         let job: Job = ui.rest.get(&caller, &route).await?;
@@ -189,7 +188,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
     answered(&ui, &caller, Place::Jobs, answer.await)
 }
 
-async fn cancel(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn cancel(Post { ui, path, sent }: Post) -> Response {
     let id = segment(path_value(&path, "id"));
     match ui.rest.send(&sent.caller, Method::DELETE, &format!("/api/v1/jobs/{id}"), None).await {
         Ok(_) => done(&ui, &sent.caller, &format!("/ui/jobs/{id}"), "The job was cancelled."),
@@ -229,7 +228,7 @@ impl Live for LiveJobs {
 /// Returns the changes of an event with jobs, for an element `jobs` with those that match.
 pub(super) fn rows(at: &Viewer, data: &[u8], max: usize, matches: impl Fn(&Job) -> bool) -> Vec<Change> {
     let now = at.now();
-    let jobs = serde_json::from_slice::<JobList>(data).map(|list| list.jobs).unwrap_or_default();
+    let jobs = json::from_slice::<JobList>(data).map(|list| list.jobs).unwrap_or_default();
     let change = |job: Job| {
         let id = format!("job-{}", job.id);
         if !matches(&job) {
@@ -261,7 +260,7 @@ impl Live for LiveJob {
 
     fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async move {
-            let Ok(job) = serde_json::from_slice::<Job>(data) else { return Vec::new() };
+            let Ok(job) = json::from_slice::<Job>(data) else { return Vec::new() };
             let now = at.now();
             let mut changes = Vec::new();
             if let Some(step) = &job.progress {

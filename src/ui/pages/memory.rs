@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use helmdeck_core::Caller;
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -13,16 +11,16 @@ use serde_json::{Value, json};
 use super::{answered, done};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{self, Failure, segment};
 use crate::shown::{self, Time};
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/memory", get(list))
-        .route("/ui/memory/export", get(export))
-        .route("/ui/memory/store", post(store))
-        .route("/ui/memory/forget", post(forget))
+        .route("/ui/memory", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/memory/export", page_at(|visit| Box::pin(export(visit))))
+        .route("/ui/memory/store", form_at(|post| Box::pin(store(post))))
+        .route("/ui/memory/forget", form_at(|post| Box::pin(forget(post))))
 }
 
 /// A fact with its value.
@@ -116,7 +114,7 @@ impl MemoryPage {
     }
 }
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let mut wanted = json!({ "limit": 50 });
@@ -163,7 +161,7 @@ async fn recall(ui: &Ui, caller: &Caller, wanted: &Value) -> Result<FactList, Fa
 }
 
 /// Sends all facts about the caller as a JSON file.
-async fn export(State(ui): State<Ui>, By(caller): By) -> Response {
+async fn export(Visit { ui, caller, .. }: Visit) -> Response {
     let all = async {
         let (mut facts, mut after) = (Vec::new(), Value::Null);
         loop {
@@ -190,7 +188,7 @@ async fn export(State(ui): State<Ui>, By(caller): By) -> Response {
     }
 }
 
-async fn store(State(ui): State<Ui>, sent: Sent) -> Response {
+async fn store(Post { ui, sent, .. }: Post) -> Response {
     let mut fact = json!({ "key": sent.value("key"), "value": sent.value("value") });
     if let Some(category) = sent.get("category") {
         fact["category"] = category.into();
@@ -205,7 +203,7 @@ async fn store(State(ui): State<Ui>, sent: Sent) -> Response {
     }
 }
 
-async fn forget(State(ui): State<Ui>, sent: Sent) -> Response {
+async fn forget(Post { ui, sent, .. }: Post) -> Response {
     let part = if sent.value("what") == "notes" { "notes" } else { "facts" };
     let what = match (sent.get("key"), sent.get("category")) {
         (Some(key), _) => json!({ "key": key, "what": [part] }),

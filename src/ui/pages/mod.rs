@@ -18,7 +18,7 @@ mod vault;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{self, RawQuery};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use helmdeck_core::{Caller, Permission};
@@ -29,7 +29,7 @@ use crate::Ui;
 use crate::assets;
 use crate::frame::{Place, failed};
 use crate::live::{self, Live};
-use crate::request::{By, PathParams};
+use crate::request::{PathParams, Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::sign_in;
 
@@ -55,11 +55,11 @@ pub(crate) fn routes() -> Router<Ui> {
         .merge(operate::routes())
         .merge(project::routes())
         .route("/ui/", get(async || see_other("/ui")))
-        .route("/ui/{*rest}", get(missing))
+        .route("/ui/{*rest}", page_at(|visit| Box::pin(missing(visit))))
 }
 
 /// Answers an address that has no page.
-async fn missing(extract::State(ui): extract::State<Ui>, By(caller): By) -> Response {
+async fn missing(Visit { ui, caller, .. }: Visit) -> Response {
     let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such page");
     failed(&ui, &caller, Place::Overview, &failure)
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,12 +12,14 @@ use serde_json::Value;
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{self, Failure};
 use crate::shown::{self, Time};
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/operate", get(show)).route("/ui/operate/{action}", post(act))
+    Router::new()
+        .route("/ui/operate", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/operate/{action}", form_at(|post| Box::pin(act(post))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,7 +112,7 @@ struct OperatePage {
 
 crate::frame::framed!(OperatePage);
 
-async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let status = ui.rest.get(&caller, "/api/v1/status").await?;
@@ -141,7 +141,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
 }
 
 /// Starts a rotation, a sweep or the drain.
-async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn act(Post { ui, path, sent }: Post) -> Response {
     let route = match path_value(&path, "action") {
         action @ ("rotate" | "sweep") => format!("/api/v1/store/{action}"),
         "drain" => "/api/v1/drain".to_owned(),

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use futures_util::future::BoxFuture;
 use helmdeck_core::{Caller, Permission};
 use http::Method;
@@ -18,12 +16,13 @@ use super::jobs::{Job, JobList, JobRow};
 use super::statistics::{Numbers, StatisticsPart};
 use crate::Ui;
 use crate::frame::{Frame, Place, page};
+use crate::json;
 use crate::live::{Change, Live, Viewer};
-use crate::request::By;
+use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui", get(show))
+    Router::new().route("/ui", page_at(|visit| Box::pin(show(visit))))
 }
 
 /// Number of the newest calls on the page.
@@ -116,7 +115,7 @@ impl OverviewPage {
     }
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let topics = super::topics(&ui, &caller);
@@ -236,7 +235,7 @@ async fn readiness(response: Response) -> Result<Readiness, Failure> {
     use http_body_util::BodyExt;
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let odd = |_| Failure::new(http::StatusCode::BAD_GATEWAY, "the server does not say whether it is ready");
-    serde_json::from_slice(&body).map_err(odd)
+    json::from_slice(&body).map_err(odd)
 }
 
 /// Live view of the overview.

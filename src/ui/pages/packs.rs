@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use helmdeck_core::Caller;
 use helmdeck_core::text::shell_quoted;
 use http::{Method, StatusCode};
@@ -17,13 +15,15 @@ use super::files::Artifact;
 use super::{answered, path_value, see_other};
 use crate::Ui;
 use crate::frame::{Frame, Place, page, with_status};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{PathParams, Post, Sent, Visit, form_at, page_at};
 use crate::rest::{self, Failure, segment};
 use crate::schema_form::{self, Field};
 use crate::shown::{self, Time};
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/packs", get(list)).route("/ui/packs/{name}", get(show).post(run))
+    Router::new()
+        .route("/ui/packs", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/packs/{name}", page_at(|visit| Box::pin(show(visit))).merge(form_at(|post| Box::pin(run(post)))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,7 +170,7 @@ struct PackPage {
 
 crate::frame::framed!(PackPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let all = state.get("all") == "true";
@@ -197,7 +197,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Place::Packs, answer.await)
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let pack = find(&ui, &caller, &path).await?;
@@ -208,7 +208,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
     answered(&ui, &caller, Place::Packs, answer.await)
 }
 
-async fn run(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn run(Post { ui, path, sent }: Post) -> Response {
     let answer = async {
         let pack = find(&ui, &sent.caller, &path).await?;
         let input = match schema_form::input(&pack.input, &sent) {

@@ -2,23 +2,23 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::Method;
 use serde::Deserialize;
 
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown;
 
 const ROUTE: &str = "/api/v1/mcp/servers";
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/servers", get(list)).route("/ui/servers/{name}/restart", post(restart))
+    Router::new()
+        .route("/ui/servers", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/servers/{name}/restart", form_at(|post| Box::pin(restart(post))))
 }
 
 /// State of a server.
@@ -52,7 +52,7 @@ struct ServersPage {
 
 crate::frame::framed!(ServersPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let answer = async {
         let list: McpServerList = ui.rest.get(&caller, ROUTE).await?;
         Ok(page(&ServersPage {
@@ -64,7 +64,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Place::Servers, answer.await)
 }
 
-async fn restart(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn restart(Post { ui, path, sent }: Post) -> Response {
     let name = path_value(&path, "name");
     match ui.rest.send(&sent.caller, Method::POST, &format!("{ROUTE}/{}/restart", segment(name)), None).await {
         Ok(_) => done(&ui, &sent.caller, "/ui/servers", &format!("{name} was restarted, and is up.")),

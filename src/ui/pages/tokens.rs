@@ -2,9 +2,8 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::Response;
-use axum::routing::{get, post};
 use helmdeck_core::Caller;
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -14,7 +13,7 @@ use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, with_status};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Sent, Visit, form_at, page_at};
 use crate::rest::{self, Failure, segment};
 use crate::shown::Time;
 
@@ -29,7 +28,9 @@ const LIST: ListOf = ListOf {
 const DAY: u64 = 24 * 3600;
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/tokens", get(list).post(create)).route("/ui/tokens/{id}/revoke", post(revoke))
+    Router::new()
+        .route("/ui/tokens", page_at(|visit| Box::pin(list(visit))).merge(form_at(|post| Box::pin(create(post)))))
+        .route("/ui/tokens/{id}/revoke", form_at(|post| Box::pin(revoke(post))))
 }
 
 /// A token without its text.
@@ -85,11 +86,11 @@ impl TokensPage {
     }
 }
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     LIST.show(&ui, &caller, &query, TokensPage::new).await
 }
 
-async fn create(State(ui): State<Ui>, sent: Sent) -> Response {
+async fn create(Post { ui, sent, .. }: Post) -> Response {
     let caller = &sent.caller;
     let made = make(&ui, caller, &sent).await;
     let answer = async {
@@ -130,7 +131,7 @@ async fn make(ui: &Ui, caller: &Caller, sent: &Sent) -> Result<Made, Failure> {
     rest::read(&ui.rest.send(caller, Method::POST, LIST.route, Some::<&Value>(&wanted)).await?)
 }
 
-async fn revoke(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn revoke(Post { ui, path, sent }: Post) -> Response {
     let route = format!("{}/{}", LIST.route, segment(path_value(&path, "id")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
         Ok(_) => {

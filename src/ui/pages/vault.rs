@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
@@ -13,7 +11,7 @@ use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
@@ -22,9 +20,9 @@ const LIST: ListOf =
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/vault", get(list))
-        .route("/ui/vault/{name}", get(show))
-        .route("/ui/vault/{name}/{action}", post(change))
+        .route("/ui/vault", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/vault/{name}", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/vault/{name}/{action}", form_at(|post| Box::pin(change(post))))
 }
 
 /// A credential without its value.
@@ -98,11 +96,11 @@ struct CredentialPage {
 
 crate::frame::framed!(CredentialPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     LIST.show(&ui, &caller, &query, |frame, list| VaultPage { frame, list }).await
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let name = path_value(&path, "name");
     let answer = async {
         let found: CredentialList = ui.rest.get(&caller, &format!("{}?name={}", LIST.route, segment(name))).await?;
@@ -120,7 +118,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
 }
 
 /// Grants or revokes.
-async fn change(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn change(Post { ui, path, sent }: Post) -> Response {
     let (name, action) = (segment(path_value(&path, "name")), path_value(&path, "action"));
     if !matches!(action, "grant" | "revoke") {
         let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such action");

@@ -2,16 +2,14 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 
 use super::{API, Tab, Top, answered, live_frame, trouble};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, PathParams};
+use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
@@ -20,8 +18,8 @@ const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/artifacts", get(list))
-        .route("/ui/project/artifacts/{name}/download", get(download))
+        .route("/ui/project/artifacts", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/project/artifacts/{name}/download", page_at(|visit| Box::pin(download(visit))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,7 +62,7 @@ struct ArtifactsPage {
 
 crate::frame::framed!(ArtifactsPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let filter = state.query(&["kind", "name", "after"]);
@@ -82,7 +80,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
 }
 
 /// Sends an artifact as the REST route does: as an attachment, never rendered.
-async fn download(State(ui): State<Ui>, By(caller): By, path: PathParams) -> Response {
+async fn download(Visit { ui, caller, path, .. }: Visit) -> Response {
     let route = format!("{API}/artifacts/{}/bytes", segment(super::super::path_value(&path, "name")));
     match ui.rest.open(&caller, Method::GET, &route, None).await {
         Ok(response) if response.status().is_success() => response,

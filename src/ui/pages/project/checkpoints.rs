@@ -2,15 +2,13 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 
 use super::{API, Part, Tab, Top, answered, frame, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, PathParams};
+use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::Time;
 
@@ -18,7 +16,9 @@ use crate::shown::Time;
 const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/checkpoints", get(list)).route("/ui/project/checkpoints/{name}", get(show))
+    Router::new()
+        .route("/ui/project/checkpoints", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/project/checkpoints/{name}", page_at(|visit| Box::pin(show(visit))))
 }
 
 /// A checkpoint.
@@ -68,7 +68,7 @@ struct CheckpointsPage {
 
 crate::frame::framed!(CheckpointsPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let list = ui.rest.get(&caller, &format!("{API}/checkpoints?limit={LIMIT}{}", state.query(&["after"]))).await?;
@@ -146,7 +146,7 @@ struct CheckpointPage<'a> {
 
 crate::frame::framed!(CheckpointPage<'_>);
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let route = format!("{API}/checkpoints/{}", segment(super::super::path_value(&path, "name")));

@@ -2,23 +2,21 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{API, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::By;
+use crate::request::{Visit, page_at};
 use crate::shown::{self, Time};
 
 /// Number of events on a page.
 const LIMIT: usize = 100;
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/events", get(list))
+    Router::new().route("/ui/project/events", page_at(|visit| Box::pin(list(visit))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,7 +63,7 @@ struct EventsPage {
 
 crate::frame::framed!(EventsPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let route = format!("{API}/events?limit={LIMIT}{}", state.query(&["session", "after"]));

@@ -2,16 +2,14 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{API, Tab, Top, answered, change, changed, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown::Time;
 
@@ -28,7 +26,9 @@ const COLUMNS: [(&str, &[&str]); 6] = [
 ];
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/features", get(list)).route("/ui/project/features/{feature}/status", post(set))
+    Router::new()
+        .route("/ui/project/features", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/project/features/{feature}/status", form_at(|post| Box::pin(set(post))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -164,7 +164,7 @@ struct FeaturesPage {
 
 crate::frame::framed!(FeaturesPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let route = format!("{API}/features?limit={LIMIT}{}", state.query(&["standing", "after"]));
@@ -192,7 +192,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Tab::Features, answer.await)
 }
 
-async fn set(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn set(Post { ui, path, sent }: Post) -> Response {
     let id = segment(super::super::path_value(&path, "feature"));
     let mut body = json!({ "if_match": sent.value("etag"), "status": sent.value("status") });
     if let Some(reason) = sent.get("reason") {

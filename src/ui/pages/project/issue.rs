@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -12,17 +10,17 @@ use super::issues::priority;
 use super::{API, Tab, Top, answered, change, changed, frame, list, text};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{PathParams, Post, Sent, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown::Time;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/issues/{issue}", get(show))
-        .route("/ui/project/issues/{issue}/set", post(set))
-        .route("/ui/project/issues/{issue}/check", post(check))
-        .route("/ui/project/issues/{issue}/comment", post(comment))
-        .route("/ui/project/issues/{issue}/done", post(close))
+        .route("/ui/project/issues/{issue}", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/project/issues/{issue}/set", form_at(|post| Box::pin(set(post))))
+        .route("/ui/project/issues/{issue}/check", form_at(|post| Box::pin(check(post))))
+        .route("/ui/project/issues/{issue}/comment", form_at(|post| Box::pin(comment(post))))
+        .route("/ui/project/issues/{issue}/done", form_at(|post| Box::pin(close(post))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -160,7 +158,7 @@ struct IssuePage {
 
 crate::frame::framed!(IssuePage);
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let route = format!("{API}/issues/{}", segment(super::super::path_value(&path, "issue")));
@@ -182,7 +180,7 @@ async fn send(ui: &Ui, path: &PathParams, sent: &Sent, action: &str, body: serde
     changed(ui, sent, Tab::Issues, &format!("/ui/project/issues/{key}"), said, answer)
 }
 
-async fn set(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn set(Post { ui, path, sent }: Post) -> Response {
     let mut body = json!({
         "if_match": sent.value("etag"),
         "title": sent.value("title"),
@@ -199,7 +197,7 @@ async fn set(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     send(&ui, &path, &sent, "", body, "The issue was changed.").await
 }
 
-async fn check(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn check(Post { ui, path, sent }: Post) -> Response {
     let mut mark = json!({ "criterion": sent.value("criterion"), "done": sent.value("done") == "true" });
     if let Some(evidence) = sent.get("evidence") {
         mark["evidence"] = evidence.into();
@@ -208,12 +206,12 @@ async fn check(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     send(&ui, &path, &sent, "", body, "The criterion was marked.").await
 }
 
-async fn comment(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn comment(Post { ui, path, sent }: Post) -> Response {
     let body = json!({ "text": text(&sent, "text") });
     send(&ui, &path, &sent, "/comments", body, "The comment was added.").await
 }
 
-async fn close(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn close(Post { ui, path, sent }: Post) -> Response {
     let mut body = json!({ "if_match": sent.value("etag"), "cancelled": sent.value("cancelled") == "true" });
     for (field, member) in [("anyway", "anyway"), ("why", "why")] {
         if sent.get(field).is_some() {

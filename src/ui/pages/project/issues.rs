@@ -2,22 +2,20 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 
 use super::{API, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::By;
+use crate::request::{Visit, page_at};
 use crate::rest::segment;
 
 /// Number of issues on a page.
 const LIMIT: usize = 100;
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/issues", get(list))
+    Router::new().route("/ui/project/issues", page_at(|visit| Box::pin(list(visit))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -121,7 +119,7 @@ struct IssuesPage {
 
 crate::frame::framed!(IssuesPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let route = format!("{API}/issues?limit={LIMIT}{}", state.query(&["scope", "after"]));

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,7 +12,7 @@ use super::issue::Commit;
 use super::{API, Tab, Top, answered, change, changed, frame, live_frame, text};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, PathParams, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
@@ -23,10 +21,10 @@ const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/knowledge", get(list))
-        .route("/ui/project/knowledge/{id}", get(show))
-        .route("/ui/project/knowledge/{id}/confirm", post(confirm))
-        .route("/ui/project/knowledge/{id}/supersede", post(supersede))
+        .route("/ui/project/knowledge", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/project/knowledge/{id}", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/project/knowledge/{id}/confirm", form_at(|post| Box::pin(confirm(post))))
+        .route("/ui/project/knowledge/{id}/supersede", form_at(|post| Box::pin(supersede(post))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -100,7 +98,7 @@ struct KnowledgePage {
 
 crate::frame::framed!(KnowledgePage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let filter = state.query(&["q", "kind", "superseded", "as_of"]);
@@ -155,7 +153,7 @@ fn fields_of(kind: &str) -> &'static [&'static str] {
     }
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let id = super::super::path_value(&path, "id");
@@ -176,7 +174,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
     answered(&ui, &caller, Tab::Knowledge, answer.await)
 }
 
-async fn confirm(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn confirm(Post { ui, path, sent }: Post) -> Response {
     let id = super::super::path_value(&path, "id");
     let mut body = json!({});
     if let Some(etag) = sent.get("etag") {
@@ -186,7 +184,7 @@ async fn confirm(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response
     changed(&ui, &sent, Tab::Knowledge, &entry_path(id), "Confirmed: it still holds.", answer)
 }
 
-async fn supersede(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+async fn supersede(Post { ui, path, sent }: Post) -> Response {
     let id = super::super::path_value(&path, "id");
     let kind = sent.value("kind");
     let mut body = json!({ "kind": kind });

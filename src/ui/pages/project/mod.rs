@@ -17,9 +17,7 @@ mod tree;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use bytes::Bytes;
 use helmdeck_core::Caller;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -31,7 +29,7 @@ use serde_json::Value;
 use super::done;
 use crate::Ui;
 use crate::frame::{Frame, Link, Place, failed, with_status};
-use crate::request::{By, Sent};
+use crate::request::{Sent, Visit, page_at};
 use crate::rest::{Answer, Failure};
 
 /// Path of the project routes.
@@ -41,7 +39,7 @@ const STYLE: &str = include_str!("../../assets/project.css");
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/style.css", get(style))
+        .route("/ui/project/style.css", page_at(|visit| Box::pin(style(visit))))
         .merge(overview::routes())
         .merge(issues::routes())
         .merge(issue::routes())
@@ -227,7 +225,7 @@ fn list(sent: &Sent, name: &str) -> Vec<String> {
 }
 
 /// Answers with the style sheet of these pages: the colours of the folders from their one table, and the rules.
-async fn style(State(ui): State<Ui>, By(caller): By) -> Response {
+async fn style(Visit { ui, caller, .. }: Visit) -> Response {
     let colours: Result<Bytes, Failure> =
         ui.rest.send(&caller, Method::GET, &format!("{API}/colours?format=css"), None).await.map(|answer| answer.body);
     let colours = match colours {

@@ -2,24 +2,22 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{API, Part, Tab, Top, answered, change, changed, frame, live_frame, optional, text, trouble};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest;
 use crate::shown::Time;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project", get(show))
-        .route("/ui/project/pause/token", post(ask))
-        .route("/ui/project/pause/end", post(end))
+        .route("/ui/project", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/project/pause/token", form_at(|post| Box::pin(ask(post))))
+        .route("/ui/project/pause/end", form_at(|post| Box::pin(end(post))))
 }
 
 /// Health of the project.
@@ -157,7 +155,7 @@ struct OverviewPage {
 
 crate::frame::framed!(OverviewPage);
 
-async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let health: Health = ui.rest.get(&caller, &format!("{API}/health")).await?;
@@ -210,7 +208,7 @@ struct PausePage {
 crate::frame::framed!(PausePage);
 
 /// Shows a person why work is paused, with a token that ends it once.
-async fn ask(State(ui): State<Ui>, sent: Sent) -> Response {
+async fn ask(Post { ui, sent, .. }: Post) -> Response {
     let answer = async {
         let answer = change(&ui, &sent, "recovery/token", &json!({})).await?;
         let token: PauseToken = rest::read(&answer)?;
@@ -229,7 +227,7 @@ async fn ask(State(ui): State<Ui>, sent: Sent) -> Response {
     }
 }
 
-async fn end(State(ui): State<Ui>, sent: Sent) -> Response {
+async fn end(Post { ui, sent, .. }: Post) -> Response {
     let body = json!({ "reason": text(&sent, "reason"), "token": sent.value("token") });
     let answer = change(&ui, &sent, "recovery/acknowledge", &body).await;
     changed(&ui, &sent, Tab::Overview, "/ui/project", "The pause has ended.", answer)

@@ -2,15 +2,13 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 
 use super::{API, Part, Tab, Top, answered, frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, PathParams};
+use crate::request::{Visit, page_at};
 use crate::rest::segment;
 use crate::shown::Time;
 
@@ -18,7 +16,9 @@ use crate::shown::Time;
 const LIMIT: usize = 100;
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/skills", get(list)).route("/ui/project/skills/{name}", get(show))
+    Router::new()
+        .route("/ui/project/skills", page_at(|visit| Box::pin(list(visit))))
+        .route("/ui/project/skills/{name}", page_at(|visit| Box::pin(show(visit))))
 }
 
 /// A skill.
@@ -111,7 +111,7 @@ struct SkillsPage {
 
 crate::frame::framed!(SkillsPage);
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let list: Part<Skill> =
@@ -162,7 +162,7 @@ struct SkillPage {
 
 crate::frame::framed!(SkillPage);
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let route = format!("{API}/skills/{}", segment(super::super::path_value(&path, "name")));

@@ -2,9 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use helmdeck_core::Timestamp;
 use serde::Deserialize;
 
@@ -12,7 +10,7 @@ use super::issue::Commit;
 use super::{API, Part, Tab, Top, answered, frame, live_frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, PathParams};
+use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
@@ -20,7 +18,9 @@ use crate::shown::{self, Time};
 const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/timeline", get(show)).route("/ui/project/sessions/{session}", get(session))
+    Router::new()
+        .route("/ui/project/timeline", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/project/sessions/{session}", page_at(|visit| Box::pin(session(visit))))
 }
 
 /// Progress of a session.
@@ -111,7 +111,7 @@ struct TimelinePage {
 
 crate::frame::framed!(TimelinePage);
 
-async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let progress: Progress = ui.rest.get(&caller, &format!("{API}/progress?limit=20")).await?;
@@ -166,7 +166,7 @@ struct SessionPage {
 
 crate::frame::framed!(SessionPage);
 
-async fn session(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+async fn session(Visit { ui, caller, path, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let name = super::super::path_value(&path, "session");

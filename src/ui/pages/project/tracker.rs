@@ -2,20 +2,20 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{API, Tab, Top, answered, change, changed, live_frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::{By, Sent};
+use crate::request::{Post, Visit, form_at, page_at};
 use crate::shown::{self, Time};
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/tracker", get(show)).route("/ui/project/tracker/resolve", post(resolve))
+    Router::new()
+        .route("/ui/project/tracker", page_at(|visit| Box::pin(show(visit))))
+        .route("/ui/project/tracker/resolve", form_at(|post| Box::pin(resolve(post))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -120,7 +120,7 @@ struct TrackerPage {
 
 crate::frame::framed!(TrackerPage);
 
-async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let mut tracker: Tracker = ui.rest.get(&caller, &format!("{API}/tracker")).await?;
@@ -136,7 +136,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Tab::Tracker, answer.await)
 }
 
-async fn resolve(State(ui): State<Ui>, sent: Sent) -> Response {
+async fn resolve(Post { ui, sent, .. }: Post) -> Response {
     let mut body = json!({ "key": sent.value("key"), "field": sent.value("field"), "choice": sent.value("choice") });
     if let Some(since) = sent.get("since") {
         body["since"] = since.into();

@@ -2,15 +2,13 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 
 use super::{API, Part, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::request::By;
+use crate::request::{Visit, page_at};
 use crate::rest::segment;
 use crate::shown::{self, Time};
 
@@ -18,7 +16,7 @@ use crate::shown::{self, Time};
 const LIMIT: usize = 200;
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/project/files", get(list))
+    Router::new().route("/ui/project/files", page_at(|visit| Box::pin(list(visit))))
 }
 
 /// A file of the memory.
@@ -56,7 +54,7 @@ impl FilesPage {
     }
 }
 
-async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let list = ui.rest.get(&caller, &format!("{API}/tree?limit={LIMIT}{}", state.query(&["after"]))).await?;
