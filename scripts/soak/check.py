@@ -96,8 +96,11 @@ def writes(packs: Path, history: list[dict]) -> list[str]:
     return wrong + [f"the write {key} was acknowledged and did not run" for key in acknowledged if runs[key] == 0]
 
 
-def jobs(packs: Path, callers: list[Caller], seconds: float = 300) -> list[str]:
-    """Every acknowledged job ended and stayed as it ended, none ran twice, and those that succeeded ran and have their result."""
+def jobs(packs: Path, callers: list[Caller], removed: list[float], seconds: float = 300) -> list[str]:
+    """Every acknowledged job ended and stayed as it ended, none ran twice, and those that succeeded ran and have their result.
+
+    A result is sealed with the key of its time, so those from before the removal of a key are gone.
+    """
     file = packs / "jobs"
     wrong, end = [], time.time() + seconds
     states: dict[str, str] = {}
@@ -120,7 +123,7 @@ def jobs(packs: Path, callers: list[Caller], seconds: float = 300) -> list[str]:
                 wrong.append(f"the job {entry['id']} of {entry['key']} is {state}")
             elif ended.get(entry["id"], state) != state:
                 wrong.append(f"the job {entry['id']} was {ended[entry['id']]} and is {state}")
-            if state == "succeeded":
+            if state == "succeeded" and not any(entry["began"] < at for at in removed):
                 status, _, body = caller.send("GET", f"/api/v1/jobs/{entry['id']}/result")
                 if status != 200 or json.loads(body)["output"]["input"] != {"key": entry["key"]}:
                     wrong.append(f"the result of the job {entry['id']} of {entry['key']} is {status} {body[:200]!r}")

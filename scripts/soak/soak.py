@@ -84,7 +84,7 @@ def report(stand: Stand, faults: Faults, callers: list[Caller], history: list[di
     """Checks everything, says what was found, and ends the program with 1 if anything is wrong."""
     wrong = check.facts(callers) + check.turns(callers) + check.answers(history) + check.registers(history)
     wrong += check.stale(history, faults.continued) + check.sessions(history, faults.removed) + check.writes(stand.packs, history)
-    wrong += check.jobs(stand.packs, callers) + check.fenced(faults.fenced) + check.artifacts(callers)
+    wrong += check.jobs(stand.packs, callers, faults.removed) + check.fenced(faults.fenced) + check.artifacts(callers)
     if stand.nats:
         replayed = []
         for deck in stand.decks:

@@ -1,5 +1,6 @@
 """What the soak runs: three helmdeck servers with separate data folders, HAProxy before them, and the services behind them."""
 
+import glob
 import json
 import os
 import shutil
@@ -39,7 +40,7 @@ class Deck:
         self.log = (stand.folder / f"{self.name}.log").open("ab")
         self.process: subprocess.Popen | None = None
         self.program = stand.program
-        # How far its clock is ahead, as faketime writes it.
+        # How far its clock is ahead, as libfaketime reads it.
         self.ahead: str | None = None
         self.project = self.home / f"project-{self.name}"
         self.ways = {"database": stand.network.way(number, "database", stand.pooler.port)}
@@ -62,13 +63,17 @@ class Deck:
                 "HELMDECK_REPO__PATHS": str(self.stand.folder / "repository"),
             }
         if self.ahead:
-            # Waits of the program are by the monotonic clock, which no administrator can set.
-            more["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
+            # The library alone: its program stays between, and takes the signals. Waits are by the monotonic clock, which no
+            # administrator can set.
+            library = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+            if not library:
+                raise SystemExit("libfaketime is not installed (Debian: faketime)")
+            more |= {"LD_PRELOAD": library[0], "FAKETIME": self.ahead, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         return {
             "HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "HELMDECK_JWT_SECRET": SECRET, **self.stand.keys[self.number],
             "HELMDECK_MEMORY_URL": f"postgres://postgres@{self.ways['database']}/postgres?sslmode=disable",
             "HELMDECK_PACKS_DIR": str(self.stand.packs), "HELMDECK_SERVER__REPLICA": self.name,
-            "HELMDECK_SERVER__DRAIN_FOR": "4s", "HELMDECK_SERVER__DRAIN_TIMEOUT": "5s", "HELMDECK_SERVER__ALLOWED_HOSTS": "localhost,127.0.0.1",
+            "HELMDECK_SERVER__DRAIN_FOR": "4s", "HELMDECK_SERVER__DRAIN_TIMEOUT": "25s", "HELMDECK_SERVER__ALLOWED_HOSTS": "localhost,127.0.0.1",
             "HELMDECK_SERVER__PROXIES": f"{self.stand.network.address('database')}/24", "HELMDECK_LOG": "warn",
             "HELMDECK_JOBS__KEPT_PER_CALLER": "100000", "HELMDECK_AUTH__AUDIENCE": "soak", **more, **self.stand.more,
         }
@@ -95,9 +100,8 @@ class Deck:
         return ran.stdout
 
     def start(self) -> None:
-        clock = ["faketime", "-m", "-f", self.ahead] if self.ahead else []
         self.process = subprocess.Popen(
-            [*self.stand.network.inside(self.number), *clock, str(self.program), "serve", "--listen", f"{self.address}:{self.port}"],
+            [*self.stand.network.inside(self.number), str(self.program), "serve", "--listen", f"{self.address}:{self.port}"],
             env=self.environment(), cwd=self.home, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
         )
 
