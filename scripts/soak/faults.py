@@ -43,7 +43,7 @@ class Faults:
         began = time.time()
         getattr(self, which)()
         self.done[which] += 1
-        wait_for("the servers", lambda: all(deck.is_ready() for deck in self.stand.decks), 90)
+        wait_for("the servers", lambda: all(deck.is_ready() for deck in self.stand.decks), 180)
         self.windows.append((which, began, time.time()))
         print(f"{time.strftime('%H:%M:%S', time.localtime(began))} {which}, {time.time() - began:.0f} s", flush=True)
 
@@ -96,14 +96,14 @@ class Faults:
     def _stop(self, deck: Deck) -> None:
         """Stops a server in good order: it must end with 0."""
         deck.signal(signal.SIGTERM)
-        code = deck.wait(60)
+        code = deck.wait(120)
         if code != 0:
             raise SystemExit(f"{deck.name} ended with {code} after SIGTERM")
 
     def _restart(self, deck: Deck) -> None:
         self._stop(deck)
         deck.start()
-        wait_for(deck.name, deck.is_ready, 60)
+        wait_for(deck.name, deck.is_ready, 180)
         # The balancer sees it before the next one goes.
         time.sleep(3)
 

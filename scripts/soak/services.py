@@ -57,7 +57,7 @@ class Program:
             self.process = subprocess.Popen(
                 self.command(), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )
-        wait_for(type(self).__name__, self.is_up)
+        wait_for(type(self).__name__, self.is_up, 180)
 
     def stop(self) -> None:
         """Kills it."""

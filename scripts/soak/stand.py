@@ -191,7 +191,7 @@ class Stand:
     def _started(self) -> "Stand":
         for deck in self.decks:
             deck.start()
-        wait_for("the servers", lambda: all(deck.is_ready() for deck in self.decks), 120)
+        wait_for("the servers", lambda: all(deck.is_ready() for deck in self.decks), 180)
         environment = {"PATH": os.environ["PATH"], "LISTEN": f"127.0.0.1:{self.port}"}
         environment |= {f"DECK_{number + 1}": back for number, back in enumerate(self.backs)}
         self.balancer = subprocess.Popen(
