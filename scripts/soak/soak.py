@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.1, help="mean pause of a caller between two calls, in seconds")
     parser.add_argument("--faults", help="these in this order instead of rounds of all, each a method of faults.py")
     parser.add_argument("--failed-per-mille", type=float, default=1.0, help="most calls that may fail")
+    parser.add_argument("--failed-calls", type=int, help="most calls that may fail, instead of a share of them")
     parser.add_argument("--small", action="store_true", help="without NATS, a bucket and namespaces")
     parser.add_argument("--weed", help="the program of SeaweedFS; without it there is no bucket")
     parser.add_argument("--local-system", action="store_true", help="each server has its own system database")
@@ -42,7 +43,7 @@ def main() -> None:
             history = sorted((entry for caller in callers for entry in caller.history), key=lambda entry: entry["began"])
             if arguments.keep:
                 keep(arguments.keep, stand, faults, history)
-            report(stand, faults, callers, history, arguments.failed_per_mille)
+            report(stand, faults, callers, history, arguments)
         finally:
             if arguments.keep:
                 arguments.keep.mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def keep(folder: Path, stand: Stand, faults: Faults, history: list[dict]) -> Non
             shutil.copy(stand.packs / name, folder)
 
 
-def report(stand: Stand, faults: Faults, callers: list[Caller], history: list[dict], limit: float) -> None:
+def report(stand: Stand, faults: Faults, callers: list[Caller], history: list[dict], arguments: argparse.Namespace) -> None:
     """Checks everything, says what was found, and ends the program with 1 if anything is wrong."""
     wrong = check.facts(callers) + check.turns(callers) + check.answers(history) + check.registers(history)
     wrong += check.stale(history, faults.continued) + check.sessions(history, faults.removed) + check.writes(stand.packs, history)
@@ -95,7 +96,8 @@ def report(stand: Stand, faults: Faults, callers: list[Caller], history: list[di
     failed, counted = check.failed(history, faults.outages)
     share = 1000 * len(failed) / max(counted, 1)
     kinds = dict(Counter((entry["what"], entry["status"], entry.get("code", "")) for entry in failed))
-    if share > limit:
+    allowed = counted * arguments.failed_per_mille / 1000 if arguments.failed_calls is None else arguments.failed_calls
+    if len(failed) > allowed:
         wrong.append(f"{len(failed)} of {counted} calls failed ({share:.2f} per mille): {kinds}")
     by_fault = Counter(next((which for which, began, ended in faults.windows if entry["began"] <= ended + 2 and entry["ended"] >= began), "none") for entry in failed)
     print(f"faults: {dict(faults.done)}")
