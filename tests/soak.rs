@@ -20,7 +20,7 @@ fn checker_finds_planted_faults() {
 fn small_soak_finds_nothing_wrong() {
     let mut command = python("soak.py");
     command.arg(env!("CARGO_BIN_EXE_helmdeck"));
-    command.args(["--small", "--seed", "1", "--callers", "3", "--faults", "kill,drain,database"]);
+    command.args(["--small", "--seed", "1", "--callers", "3", "--gap", "4", "--faults", "kill,drain,database"]);
     // Calls fail that the killed server was at, and those that came while it died: two of each caller, and none else.
     command.args(["--failed-calls", "6"]);
     let soak = command.output().unwrap();

@@ -92,7 +92,7 @@ class Caller(threading.Thread):
         if self.stand.nats:
             often[self.learn] = 2
         if self.stand.bucket:
-            often |= {self.solve: 0.3, self.download: 5}
+            often |= {self.solve: 0.15, self.download: 5}
         return often
 
     def run(self) -> None:

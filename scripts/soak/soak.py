@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--callers", type=int, default=8)
     parser.add_argument("--pause", type=float, default=0.1, help="mean pause of a caller between two calls, in seconds")
+    parser.add_argument("--gap", type=float, default=10.0, help="mean time between two faults, in seconds")
     parser.add_argument("--faults", help="these in this order instead of rounds of all, each a method of faults.py")
     parser.add_argument("--failed-per-mille", type=float, default=1.0, help="most calls that may fail")
     parser.add_argument("--failed-calls", type=int, help="most calls that may fail, instead of a share of them")
@@ -33,6 +35,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for the history and the logs")
     arguments = parser.parse_args()
     old = arguments.old.resolve() if arguments.old else None
+    # Whoever ends it ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
     with tempfile.TemporaryDirectory(prefix="helmdeck-soak-") as folder, \
             Stand(Path(folder), arguments.program.resolve(), {}, small=arguments.small, weed=arguments.weed) as stand:
         print(f"seed {arguments.seed}, {type(stand.network).__name__.lower()}, NATS {bool(stand.nats)}, bucket {bool(stand.bucket)}", flush=True)
@@ -60,7 +64,7 @@ def load(faults: Faults, callers: list[Caller], arguments: argparse.Namespace) -
     end, planned = time.time() + arguments.seconds, arguments.faults.split(",") if arguments.faults else None
     try:
         while time.time() < end and planned != []:
-            time.sleep(faults.random.uniform(2, 6))
+            time.sleep(faults.random.uniform(0.5, 1.5) * arguments.gap)
             faults.next(planned.pop(0) if planned else None)
         time.sleep(2)
     finally:
