@@ -18,7 +18,10 @@ PAST_LEASE = 26.0
 # Calls that need the bucket.
 FILES = {"solve", "download", "pry"}
 # How often each happens in a round.
-ROUND = {"kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "nats": 1, "bucket": 1, "clock": 1, "upgrade": 1, "rotate": 1}
+ROUND = {
+    "kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "nats": 1, "bucket": 1, "clock": 1,
+    "upgrade": 1, "rotate": 1,
+}
 
 
 class Faults:

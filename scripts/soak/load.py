@@ -38,7 +38,9 @@ def token(user: str, more: str = "") -> str:
     return f"{message}.{part(hmac.new(SECRET.encode(), message.encode(), hashlib.sha256).digest())}"
 
 
-def send(address: str, port: int, bearer: str, method: str, path: str, body: object = None, headers: dict | None = None) -> tuple[int, dict, bytes]:
+def send(
+    address: str, port: int, bearer: str, method: str, path: str, body: object = None, headers: dict | None = None,
+) -> tuple[int, dict, bytes]:
     """Sends one request on a connection of its own. Status 0: no whole answer came."""
     connection = http.client.HTTPConnection(address, port, timeout=PATIENCE)
     try:
@@ -125,8 +127,8 @@ class Caller(threading.Thread):
 
     def put(self) -> None:
         """Writes the caller's register: a fact that every write replaces."""
-        began = time.time()
-        status, headers, body = self.send("POST", "/api/v1/packs/memory.store", {"key": "register", "value": f"{self.user} register {self.count}"})
+        began, value = time.time(), f"{self.user} register {self.count}"
+        status, headers, body = self.send("POST", "/api/v1/packs/memory.store", {"key": "register", "value": value})
         self.note("put", status, headers, began, body, value=self.count)
 
     def get(self) -> None:
@@ -134,7 +136,8 @@ class Caller(threading.Thread):
         began = time.time()
         status, headers, body = self.send("POST", "/api/v1/packs/memory.recall", {"key": "register"})
         value = re.search(rf'"{self.user} register (\d+)"'.encode(), body)
-        self.note("get", status, headers, began, body, value=int(value[1]) if value else None, right=status != 200 or b" register " not in body or bool(value))
+        right = status != 200 or b" register " not in body or bool(value)
+        self.note("get", status, headers, began, body, value=int(value[1]) if value else None, right=right)
 
     def turn(self) -> None:
         """Adds a turn, and repeats it under the same name until it is acknowledged."""
@@ -271,8 +274,10 @@ class Caller(threading.Thread):
         part = "io.modelcontextprotocol"
         meta = {f"{part}/protocolVersion": NEWEST, f"{part}/clientCapabilities": {}, f"{part}/clientInfo": CLIENT}
         params = {"name": "soak__echo", "arguments": {"key": key}, "_meta": meta}
-        headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": NEWEST, "Mcp-Method": "tools/call", "Mcp-Name": "soak__echo"}
-        status, headers, body = self.send("POST", "/mcp", {"jsonrpc": "2.0", "id": self.count, "method": "tools/call", "params": params}, headers)
+        headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": NEWEST}
+        headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "soak__echo"}
+        request = {"jsonrpc": "2.0", "id": self.count, "method": "tools/call", "params": params}
+        status, headers, body = self.send("POST", "/mcp", request, headers)
         self.note_mcp("mcp_newest", status, headers, began, body, key, revision=NEWEST)
 
     def note_mcp(self, what: str, status: int, headers: dict, began: float, body: bytes, key: str, **more: object) -> None:

@@ -159,7 +159,7 @@ class Bucket(Program):
         urllib.request.urlopen(request, timeout=30).close()
 
     def command(self) -> list[str]:
-        names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc")
+        names = [f"{part}.port{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", ".grpc")]
         return [
             self.program, "-logtostderr=true", "server", f"-ip={self.address}", f"-ip.bind={self.address}", "-s3",
             *(f"-{name}={port}" for name, port in zip(names, self.ports)), "-s3.port.iceberg=0", "-s3.port.lance=0",

@@ -103,7 +103,10 @@ def report(stand: Stand, faults: Faults, callers: list[Caller], history: list[di
     allowed = counted * arguments.failed_per_mille / 1000 if arguments.failed_calls is None else arguments.failed_calls
     if len(failed) > allowed:
         wrong.append(f"{len(failed)} of {counted} calls failed ({share:.2f} per mille): {kinds}")
-    by_fault = Counter(next((which for which, began, ended in faults.windows if entry["began"] <= ended + 2 and entry["ended"] >= began), "none") for entry in failed)
+    by_fault: Counter = Counter()
+    for entry in failed:
+        during = [which for which, began, ended in faults.windows if entry["began"] <= ended + 2 and entry["ended"] >= began]
+        by_fault[during[0] if during else "none"] += 1
     print(f"faults: {dict(faults.done)}")
     print(f"calls: {len(history)}, {dict(Counter(entry['what'] for entry in history))}")
     print(f"answered by: {dict(Counter(entry['deck'] for entry in history))}")
@@ -111,7 +114,7 @@ def report(stand: Stand, faults: Faults, callers: list[Caller], history: list[di
     print(f"by fault: {dict(by_fault)}")
     print(f"fenced: {len(faults.fenced)}, artifacts: {sum(len(caller.artifacts) for caller in callers)}")
     used = os.times()
-    print(f"processor time of the load and the relays: {used.user + used.system:.0f} s; of the servers and services: {used.children_user + used.children_system:.0f} s")
+    print(f"processor time of the load and the relays: {used.user + used.system:.0f} s")
     for line in wrong[:30]:
         print(f"WRONG {line}")
     if len(history) < 10 or len(wrong) > 0:

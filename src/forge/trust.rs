@@ -212,11 +212,8 @@ fn write(folder: &Path, record: &Record) -> Result<()> {
     let number = WRITES.fetch_add(1, Ordering::Relaxed);
     let put = || -> std::io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let beside = folder.join(format!(
-            ".{}.{number}.{}",
-            std::process::id(),
-            path.file_name().unwrap_or_default().display()
-        ));
+        let beside =
+            folder.join(format!(".{}.{number}.{}", std::process::id(), path.file_name().unwrap_or_default().display()));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         file.write_all(&serde_json::to_vec_pretty(record)?)?;
         file.sync_all()?;
