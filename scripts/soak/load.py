@@ -92,7 +92,7 @@ class Caller(threading.Thread):
             self.get: 6, self.put: 3, self.store: 3, self.turn: 4, self.write: 3, self.job: 2, self.purge: 2,
         }
         if self.stand.nats:
-            often[self.learn] = 2
+            often[self.learn] = 0.7
         if self.stand.bucket:
             often |= {self.solve: 0.15, self.download: 5}
         return often
