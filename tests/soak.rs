@@ -20,8 +20,9 @@ fn checker_finds_planted_faults() {
 fn small_soak_finds_nothing_wrong() {
     let mut command = python("soak.py");
     command.arg(env!("CARGO_BIN_EXE_helmdeck"));
-    // In so few calls, those that a killed server was at count for more than in half an hour.
-    command.args(["--seed", "1", "--callers", "3", "--faults", "kill,drain,database", "--failed-per-mille", "20"]);
+    command.args(["--small", "--seed", "1", "--callers", "3", "--gap", "4", "--faults", "kill,drain,database"]);
+    // Calls fail that the killed server was at, and those that came while it died: two of each caller, and none else.
+    command.args(["--failed-calls", "6"]);
     let soak = command.output().unwrap();
     let said = String::from_utf8_lossy(&[soak.stdout, soak.stderr].concat()).into_owned();
     assert!(soak.status.success(), "{said}");

@@ -11,12 +11,17 @@ import check
 class Told:
     """A caller whose servers answer what the test says."""
 
-    def __init__(self, history: list[dict], fact: bytes, turns: list[str]):
-        self.user, self.history, self.fact, self.turns = "u", history, fact, turns
+    def __init__(self, history: list[dict], fact: bytes = b"", turns: list[str] | None = None, result: str = "j", file: bytes | None = None):
+        self.user, self.history, self.fact, self.turns, self.result, self.file = "u", history, fact, turns or [], result, file
+        self.artifacts = [("p/r/a", "mark")] if file is not None else []
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, dict, bytes]:
         if method == "POST":
             return 200, {}, self.fact
+        if "/artifacts/" in path:
+            return 200 if self.file else 404, {}, self.file or b""
+        if path.endswith("/result"):
+            return 200, {}, json.dumps({"output": {"input": {"key": self.result}}}).encode()
         if "/jobs/" in path:
             return 200, {}, json.dumps({"state": self.turns[0]}).encode()
         items = [{"value": {"user_message": turn}} for turn in self.turns]
@@ -29,38 +34,72 @@ def entry(what: str, **more: object) -> dict:
 
 def main() -> None:
     store, turn = entry("store", key="k"), entry("turn", once="t", status=201)
-    purged = entry("after_purge", ran=5.0, purged=8.0)
+    purged, session = entry("after_purge", ran=5.0, purged=8.0), entry("mcp", status=404, opened=1.0)
+    first, second, lost = entry("put", value=1), entry("put", value=2), entry("put", value=2, status=503)
+    learned, replay = entry("learn", mark="m"), {"events": [{"data": {"context": "m"}}], "gaps": []}
+    ended = entry("look", id="1", state="failed")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "writes").write_text('{"key": "a"}\n{"key": "a"}\n')
         (Path(folder) / "jobs").write_text('{"key": "a"}\n{"key": "a"}\n')
-        job, none = entry("job", key="j", id="1"), Path(folder) / "none"
+        (Path(folder) / "once").mkdir()
+        (Path(folder) / "once/jobs").write_text('{"key": "j"}\n')
+        job, none, once = entry("job", key="j", id="1"), Path(folder) / "none", Path(folder) / "once"
         found = {
-            "a job twice": check.jobs(Path(folder), []),
-            "a job that never ended": check.jobs(none, [Told([job], b"", ["running"])], 0),
-            "a job that did not run": check.jobs(none, [Told([job], b"", ["succeeded"])], 0),
-            "a lost fact": check.facts([Told([store], b"{}", [])]),
-            "a lost turn": check.turns([Told([turn], b"", [])]),
-            "a turn twice": check.turns([Told([turn], b"", ["t", "t"])]),
+            "a job twice": check.jobs(Path(folder), [], []),
+            "a job that never ended": check.jobs(none, [Told([job], turns=["running"])], [], 0),
+            "a job that did not run": check.jobs(none, [Told([job], turns=["succeeded"])], [], 0),
+            "a job with another's result": check.jobs(once, [Told([job], turns=["succeeded"], result="other")], [], 0),
+            "a job that left its end": check.jobs(once, [Told([ended, job], turns=["succeeded"])], [], 0),
+            "a job that was seen to leave its end": check.jobs(none, [Told([ended, {**ended, "state": "succeeded"}])], [], 0),
+            "a frozen server that wrote": check.fenced([{"before": "failed", "after": ["failed", "succeeded"]}]),
+            "a job of a frozen server that nobody ended": check.fenced([{"before": "running", "after": ["failed"]}]),
+            "a lost fact": check.facts([Told([store], b"{}")]),
+            "a register that went back": check.registers([first, second, entry("get", value=1)]),
+            "a register that is empty": check.registers([first, entry("get", value=None)]),
+            "a lost turn": check.turns([Told([turn])]),
+            "a turn twice": check.turns([Told([turn], turns=["t", "t"])]),
             "a wrong answer": check.answers([entry("echo", right=False)]),
+            "another's job": check.answers([entry("pry", right=False)]),
             "a purged answer": check.stale([purged], []),
-            "a lost MCP session": check.sessions([entry("mcp", status=404)]),
+            "a lost MCP session": check.sessions([session], []),
+            "a session that is newer than the new key": check.sessions([{**session, "opened": 6.0}], [5.0]),
             "a write twice": check.writes(Path(folder), []),
-            "a write that did not run": check.writes(Path(folder) / "none", [entry("write", key="b")]),
+            "a write that did not run": check.writes(none, [entry("write", key="b")]),
+            "a lost artifact": check.artifacts([Told([], file=b"")]),
+            "another's artifact": check.artifacts([Told([], file=b"other")]),
+            "a lost event": check.events([Told([learned])], [{"events": [], "gaps": []}]),
+            "a gap between events": check.events([Told([learned])], [{**replay, "gaps": [3]}]),
         }
         right = {
-            "a failed job": check.jobs(none, [Told([job], b"", ["failed"])], 0),
-            "a fact": check.facts([Told([store], b"u k", [])]),
-            "a turn": check.turns([Told([turn], b"", ["t", "other"])]),
+            "a failed job": check.jobs(none, [Told([job, ended], turns=["failed"])], [], 0),
+            "a job that ran": check.jobs(once, [Told([job], turns=["succeeded"])], [], 0),
+            "a result that is older than the new key": check.jobs(once, [Told([job], turns=["succeeded"], result="other")], [11.0], 0),
+            "a fenced server": check.fenced([{"before": "failed", "after": ["failed"]}]),
+            "a fact": check.facts([Told([store], b"u k")]),
+            "a register": check.registers([first, second, entry("get", value=2)]),
+            "a write without an answer, done or not": check.registers([first, lost, entry("get", value=1), entry("get", value=2)]),
+            "a turn": check.turns([Told([turn], turns=["t", "other"])]),
             "an answer": check.answers([entry("echo", right=True), entry("store")]),
             "a new answer after a purge": check.stale([{**purged, "ran": 9.0}], []),
             "an old answer of a server that catches up": check.stale([purged], [("deck-1", 9.5)]),
-            "an MCP session": check.sessions([entry("mcp")]),
-            "a write": check.writes(Path(folder) / "none", [entry("write", key="b", status=503)]),
+            "an MCP session": check.sessions([entry("mcp", opened=1.0)], []),
+            "a session that is older than the new key": check.sessions([session], [5.0]),
+            "a write": check.writes(none, [entry("write", key="b", status=503)]),
+            "an artifact": check.artifacts([Told([], file=b"a mark")]),
+            "an event": check.events([Told([learned])], [replay]),
         }
     missed = [name for name, wrong in found.items() if len(wrong) != 1] + [name for name, wrong in right.items() if wrong]
-    outage = check.failures([entry("echo", status=0), entry("echo", status=0, began=20.0, ended=21.0), entry("echo")], [(19, 22)])
-    if missed or outage != (1, 2):
-        sys.exit(f"the checker is wrong about {missed}, {outage}")
+    late = entry("echo", status=0, began=20.0, ended=21.0)
+    failures = {
+        "an outage of everything": ([entry("echo", status=0), late, entry("echo")], [(19, 22, None)], (1, 2)),
+        "an outage of the bucket": ([late, {**late, "what": "solve"}], [(19, 22, {"solve"})], (1, 1)),
+        "a failure behind status 200": ([entry("mcp", status=599), session], [], (1, 2)),
+    }
+    for name, (history, outages, expected) in failures.items():
+        failed, counted = check.failed(history, outages)
+        missed += [] if (len(failed), counted) == expected else [name]
+    if missed:
+        sys.exit(f"the checker is wrong about {missed}")
 
 
 main()

@@ -1,16 +1,15 @@
-"""What the soak runs: PostgreSQL, PgBouncer, three helmdeck servers with separate data folders, and HAProxy before them."""
+"""What the soak runs: three helmdeck servers with separate data folders, HAProxy before them, and the services behind them."""
 
 import glob
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
 
-from relay import Relay
+from network import Namespaces, Relays, namespaces_work
+from services import Bucket, Model, Nats, Pooler, Postgres, ask_raw, free_ports, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -28,102 +27,81 @@ PACKS = {
 }
 
 
-def free_ports(count: int) -> list[int]:
-    """Returns ports that nobody uses now."""
-    held = [socket.socket() for _ in range(count)]
-    for sock in held:
-        sock.bind(("127.0.0.1", 0))
-    ports = [sock.getsockname()[1] for sock in held]
-    for sock in held:
-        sock.close()
-    return ports
-
-
-class Postgres:
-    """A server of its own, in a folder that goes with it."""
-
-    def __init__(self, folder: Path, port: int):
-        found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-        if not found:
-            raise SystemExit("PostgreSQL is not installed (Debian: postgresql)")
-        self.programs, self.folder, self.port = Path(found[-1]), folder, port
-        folder.mkdir()
-        self.user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-        if self.user:
-            shutil.chown(folder, "postgres")
-            # The folders above it are the caller's alone.
-            for above in list(folder.parents)[:2]:
-                above.chmod(0o755)
-        self.run("initdb", "--no-sync", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-D", "data")
-        self.start()
-
-    def run(self, program: str, *arguments: str) -> None:
-        subprocess.run(
-            [*self.user, str(self.programs / program), *arguments],
-            cwd=self.folder, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        )
-
-    def start(self) -> None:
-        # The machine does not fail here, only processes do, so nothing is synced to the disk.
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 -c dynamic_shared_memory_type=mmap"
-        self.run("pg_ctl", "start", "-w", "-s", "-D", "data", "-l", str(self.folder / "log"), "-o", options)
-
-    def stop(self) -> None:
-        """Stops it as a crash does."""
-        self.run("pg_ctl", "stop", "-s", "-m", "immediate", "-D", "data")
-
-
-
-class Pooler:
-    """PgBouncer in transaction mode, in front of PostgreSQL."""
-
-    def __init__(self, postgres: Postgres, port: int):
-        self.port = port
-        file = postgres.folder / "pgbouncer.ini"
-        file.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={postgres.port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 10\n"
-            "max_client_conn = 500\nignore_startup_parameters = extra_float_digits\nserver_login_retry = 1\n"
-        )
-        file.chmod(0o644)
-        program = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin") or "pgbouncer"
-        self.process = subprocess.Popen(
-            [*postgres.user, program, "-q", str(file)], cwd=postgres.folder, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )
-
-    def stop(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
 class Deck:
     """One helmdeck server."""
 
-    def __init__(self, stand: "Stand", number: int, port: int):
-        self.stand, self.name, self.port = stand, f"deck-{number}", port
+    def __init__(self, stand: "Stand", number: int):
+        self.stand, self.number, self.name = stand, number, f"deck-{number + 1}"
+        self.address = stand.network.deck_address(number)
+        # In a network of its own every port is free.
+        self.port = 7700 if stand.network.inside(number) else free_ports(1)[0]
         self.home = stand.folder / self.name
         self.home.mkdir()
         self.log = (stand.folder / f"{self.name}.log").open("ab")
         self.process: subprocess.Popen | None = None
-        # Its way to PostgreSQL.
-        self.relay = Relay(stand.pooler.port)
-        # How far its clock is ahead, as faketime writes it.
+        self.program = stand.program
+        # How far its clock is ahead, as libfaketime reads it.
         self.ahead: str | None = None
+        self.project = self.home / f"project-{self.name}"
+        self.ways = {"database": stand.network.way(number, "database", stand.pooler.port)}
+        if stand.nats:
+            self.ways["events"] = stand.network.way(number, "events", stand.nats.port)
+            self._make_project()
+        if stand.bucket and stand.model:
+            self.ways["bucket"] = stand.network.way(number, "bucket", stand.bucket.port)
+            self.ways["model"] = stand.network.way(number, "model", stand.model.port)
 
     def environment(self) -> dict[str, str]:
+        more = {}
+        if "events" in self.ways:
+            more["HELMDECK_FORGE__ROOT"] = str(self.project)
+        if "bucket" in self.ways:
+            more |= {
+                "HELMDECK_ARTIFACTS__URL": f"s3://{Bucket.NAME}/deck?endpoint=http://{self.ways['bucket']}",
+                "HELMDECK_S3_ACCESS_KEY_ID": Bucket.KEY, "HELMDECK_S3_SECRET_ACCESS_KEY": Bucket.SECRET,
+                "HELMDECK_LLM__ENDPOINT": f"http://{self.ways['model']}", "HELMDECK_LLM__MODEL": "soak",
+                "HELMDECK_REPO__PATHS": str(self.stand.folder / "repository"),
+            }
+        if self.ahead:
+            # The library alone: its program stays between, and takes the signals. Waits are by the monotonic clock, which no
+            # administrator can set.
+            library = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+            if not library:
+                raise SystemExit("libfaketime is not installed (Debian: faketime)")
+            more |= {"LD_PRELOAD": library[0], "FAKETIME": self.ahead, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         return {
-            "HOME": str(self.home), "PATH": "/usr/bin:/bin", "HELMDECK_MEMORY_KEY": KEY, "HELMDECK_JWT_SECRET": SECRET,
-            "HELMDECK_MEMORY_URL": f"postgres://postgres@127.0.0.1:{self.relay.port}/postgres?sslmode=disable", "HELMDECK_PACKS_DIR": str(self.stand.packs),
-            "HELMDECK_SERVER__REPLICA": self.name,  "HELMDECK_SERVER__DRAIN_FOR": "4s",
-            "HELMDECK_SERVER__DRAIN_TIMEOUT": "5s", "HELMDECK_SERVER__PROXIES": "127.0.0.1", "HELMDECK_LOG": "warn",
-            "HELMDECK_AUTH__AUDIENCE": "soak", **self.stand.more,
+            "HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "HELMDECK_JWT_SECRET": SECRET, **self.stand.keys[self.number],
+            "HELMDECK_MEMORY_URL": f"postgres://postgres@{self.ways['database']}/postgres?sslmode=disable",
+            "HELMDECK_PACKS_DIR": str(self.stand.packs), "HELMDECK_SERVER__REPLICA": self.name,
+            "HELMDECK_SERVER__DRAIN_FOR": "4s", "HELMDECK_SERVER__DRAIN_TIMEOUT": "25s", "HELMDECK_SERVER__ALLOWED_HOSTS": "localhost,127.0.0.1",
+            "HELMDECK_SERVER__PROXIES": f"{self.stand.network.address('database')}/24", "HELMDECK_LOG": "warn",
+            "HELMDECK_JOBS__KEPT_PER_CALLER": "100000", "HELMDECK_AUTH__AUDIENCE": "soak", **more, **self.stand.more,
         }
 
+    def _make_project(self) -> None:
+        """Makes a project whose events go to NATS."""
+        self.project.mkdir()
+        environment = {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+        git = ["git", "-c", "user.name=soak", "-c", "user.email=soak@localhost"]
+        commands = [["git", "init", "-q"], [*git, "commit", "-q", "--allow-empty", "-m", self.name], [str(self.program), "forge", "init"]]
+        for command in commands:
+            subprocess.run(command, cwd=self.project, env=environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        file = self.project / ".forge/config.toml"
+        text, line = file.read_text(), f'[events]\nurl = "nats://{self.ways["events"]}"\nremote = true\n'
+        file.write_text(text.replace("[events]\n", line, 1) if "\n[events]\n" in text else text + line)
+
+    def run(self, *arguments: str) -> str:
+        """Runs a command of the program as at this server, and returns what it prints."""
+        command = [*self.stand.network.inside(self.number), str(self.program), *arguments]
+        ran = subprocess.run(command, env=self.environment(), cwd=self.project if "forge" in arguments else self.home,
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        if ran.returncode != 0:
+            raise SystemExit(f"{' '.join(arguments)} at {self.name} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")
+        return ran.stdout
+
     def start(self) -> None:
-        clock = ["faketime", "-m", "-f", self.ahead] if self.ahead else []
         self.process = subprocess.Popen(
-            [*clock, str(self.stand.program), "serve", "--listen", f"127.0.0.1:{self.port}"],
+            [*self.stand.network.inside(self.number), str(self.program), "serve", "--listen", f"{self.address}:{self.port}"],
             env=self.environment(), cwd=self.home, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
         )
 
@@ -136,26 +114,62 @@ class Deck:
         return self.process.wait(seconds)
 
     def is_ready(self) -> bool:
-        return is_ready(self.port)
+        return is_ready(self.address, self.port)
 
 
 class Stand:
     """All of it. Use it as a context: at the end everything is stopped."""
 
-    def __init__(self, folder: Path, program: Path, more: dict[str, str], count: int = 3):
+    def __init__(self, folder: Path, program: Path, more: dict[str, str], count: int = 3, small: bool = True, weed: str | None = None):
         self.folder, self.program, self.more, self.count = folder, program, more, count
         self.packs = folder / "packs"
         self.packs.mkdir()
         for name, (kind, script, memory) in PACKS.items():
             self._install(name, kind, script, memory)
-        ports = free_ports(6)
-        self.port = ports[4]
-        self.postgres = Postgres(folder / "postgres", ports[3])
-        self.pooler = Pooler(self.postgres, ports[5])
-        self.decks = [Deck(self, number + 1, port) for number, port in enumerate(ports[:count])]
-        # Addresses of all three that the balancer knows; nobody listens at the rest.
-        self.ports = ports[:3]
+        # Keys of each server, which a rotation changes.
+        self.keys = [{"HELMDECK_MEMORY_KEY": KEY} for _ in range(count)]
+        self.nats: Nats | None = None
+        self.bucket: Bucket | None = None
+        self.model: Model | None = None
+        self.decks: list[Deck] = []
         self.balancer: subprocess.Popen | None = None
+        self.stopped: list = []
+        self.network = Namespaces(count) if not small and namespaces_work() else Relays(count)
+        self.stopped.append(self.network.close)
+        try:
+            self._services(small, weed)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _services(self, small: bool, weed: str | None) -> None:
+        self.port, database = free_ports(2)
+        self.postgres = Postgres(self.folder / "postgres", database)
+        self.stopped.append(self.postgres.stop)
+        self.pooler = Pooler(self.postgres, self.network.address("database"))
+        self.stopped.append(self.pooler.stop)
+        if not small:
+            self.nats = Nats(self.folder / "nats", self.network.address("events"))
+            self.stopped.append(self.nats.stop)
+        if weed:
+            self.bucket = Bucket(self.folder / "bucket", self.network.address("bucket"), weed)
+            self.stopped.append(self.bucket.stop)
+            self.model = Model(self.network.address("model"))
+            self.stopped.append(self.model.stop)
+            self._make_repository()
+        self.decks = [Deck(self, number) for number in range(self.count)]
+        # Addresses of all three that the balancer knows; nobody listens at the rest.
+        self.backs = [f"{deck.address}:{deck.port}" for deck in self.decks]
+        self.backs += [f"127.0.0.1:{port}" for port in free_ports(3 - self.count)]
+
+    def _make_repository(self) -> None:
+        """Makes the repository that the model works on."""
+        folder = self.folder / "repository"
+        folder.mkdir()
+        (folder / "notes").write_text("the first line\n")
+        git = ["git", "-c", "user.name=soak", "-c", "user.email=soak@localhost"]
+        for command in (["git", "init", "-q"], ["git", "add", "notes"], [*git, "commit", "-q", "-m", "first"]):
+            subprocess.run(command, cwd=folder, env={"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}, check=True)
 
     def _install(self, name: str, kind: str, script: str, memory: str | None) -> None:
         program = self.packs / f"{name}.sh"
@@ -177,14 +191,14 @@ class Stand:
     def _started(self) -> "Stand":
         for deck in self.decks:
             deck.start()
-        wait_for("the servers", lambda: all(deck.is_ready() for deck in self.decks), 120)
+        wait_for("the servers", lambda: all(deck.is_ready() for deck in self.decks), 180)
         environment = {"PATH": os.environ["PATH"], "LISTEN": f"127.0.0.1:{self.port}"}
-        environment |= {f"DECK_{number + 1}": f"127.0.0.1:{port}" for number, port in enumerate(self.ports)}
+        environment |= {f"DECK_{number + 1}": back for number, back in enumerate(self.backs)}
         self.balancer = subprocess.Popen(
             [shutil.which("haproxy", path="/usr/sbin:/usr/bin") or "haproxy", "-db", "-f", str(ROOT / "contrib/compose/haproxy.cfg")],
             env=environment, stdin=subprocess.DEVNULL, stdout=(self.folder / "haproxy.log").open("wb"), stderr=subprocess.STDOUT,
         )
-        wait_for("HAProxy", lambda: is_ready(self.port))
+        wait_for("HAProxy", lambda: is_ready("127.0.0.1", self.port))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -193,28 +207,13 @@ class Stand:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait()
-        self.pooler.stop()
-        self.postgres.stop()
+        for stop in reversed(self.stopped):
+            stop()
 
 
-def is_ready(port: int) -> bool:
+def is_ready(address: str, port: int) -> bool:
     """Says whether a server answers, and is ready."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1) as sock:
-            sock.settimeout(1)
-            sock.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            return sock.recv(64).startswith(b"HTTP/1.1 200")
-    except OSError:
-        return False
-
-
-def wait_for(what: str, done, seconds: float = 60) -> None:
-    """Waits until something holds."""
-    end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            raise SystemExit(f"waited {seconds} s for {what}")
-        time.sleep(0.1)
+    return ask_raw(address, port, "/readyz").startswith(b"HTTP/1.1 200")
 
 
 def dump(path: Path, history: list[dict]) -> None:

@@ -13,6 +13,7 @@ use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -205,10 +206,14 @@ fn read(folder: &Path, clone: &str) -> Record {
 }
 
 fn write(folder: &Path, record: &Record) -> Result<()> {
+    // Calls of one server write at once.
+    static WRITES: AtomicU64 = AtomicU64::new(0);
     let path = path_of(folder, &record.clone);
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
     let put = || -> std::io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let beside = folder.join(format!(".{}.{}", std::process::id(), path.file_name().unwrap_or_default().display()));
+        let beside =
+            folder.join(format!(".{}.{number}.{}", std::process::id(), path.file_name().unwrap_or_default().display()));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         file.write_all(&serde_json::to_vec_pretty(record)?)?;
         file.sync_all()?;
@@ -261,6 +266,20 @@ mod tests {
         assert!(revoke(&open(&repository, kept.path())).unwrap());
         assert!(check(&open(&repository, kept.path())).is_err());
         assert!(!revoke(&open(&repository, kept.path())).unwrap());
+    }
+
+    #[test]
+    fn concurrent_writes_of_a_record_all_succeed() {
+        let kept = tempfile::tempdir().unwrap();
+        let record = Record { clone: "/clone".into(), ..Record::default() };
+        std::thread::scope(|scope| {
+            let writers: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| (0..10).try_for_each(|_| write(kept.path(), &record)))).collect();
+            for writer in writers {
+                writer.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(fs::read_dir(kept.path()).unwrap().count(), 1, "nothing is left beside the record");
     }
 
     #[test]

@@ -53,6 +53,11 @@ impl Breaker {
     pub(crate) fn is_open(&self) -> bool {
         self.open_until.load(Ordering::Acquire) != 0
     }
+
+    /// Returns whether the store is skipped now: the breaker is open, and no probe is due.
+    pub(crate) fn skips(&self, now: Duration) -> bool {
+        micros(now) < self.open_until.load(Ordering::Acquire)
+    }
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -70,12 +75,13 @@ mod tests {
         assert!(!breaker.failed(at(1)) && !breaker.failed(at(1)) && breaker.allows(at(1)));
         assert!(breaker.failed(at(1)) && breaker.is_open());
         assert!(!breaker.allows(at(3)));
+        assert!(breaker.skips(at(3)) && !breaker.skips(at(6)), "a probe is due");
         assert!(breaker.allows(at(6)), "the probe");
         assert!(!breaker.allows(at(6)), "one probe at a time");
         breaker.failed(at(6));
         assert!(!breaker.allows(at(10)));
         assert!(breaker.allows(at(11)));
-        assert!(breaker.succeeded() && !breaker.is_open() && breaker.allows(at(11)));
+        assert!(breaker.succeeded() && !breaker.is_open() && breaker.allows(at(11)) && !breaker.skips(at(11)));
     }
 
     #[test]

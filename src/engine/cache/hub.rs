@@ -221,6 +221,13 @@ impl Hub {
         self.reading.is_open() || self.writing.is_open()
     }
 
+    /// Returns whether calls skip the store now. An open breaker that waits for a probe skips nothing: without calls
+    /// it stays open, however well the store is.
+    pub(crate) fn skips_store(&self) -> bool {
+        let now = self.clock.monotonic();
+        self.reading.skips(now) || self.writing.skips(now)
+    }
+
     /// Returns in one word why the store is currently not used; `None` if it is used.
     pub(crate) fn store_trouble(&self) -> Option<&'static str> {
         let [read, write] = *self.troubles.lock();

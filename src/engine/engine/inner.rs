@@ -116,10 +116,10 @@ impl Inner {
             // A failing store costs the cache, not the calls: it is reported, and does not make the server unready.
             let state = match (memory.store().not_open(), memory.hub.store_trouble()) {
                 (Some(error), _) => Err(format!("the store is not open yet, and is tried again: {}", error.trouble())),
-                (None, Some(word)) if memory.hub.breaker_is_open() => {
+                (None, Some(word)) if memory.hub.skips_store() => {
                     Err(format!("the store fails and is left alone: {word}"))
                 }
-                (None, None) if memory.hub.breaker_is_open() => Err("the store fails and is left alone".to_owned()),
+                (None, None) if memory.hub.skips_store() => Err("the store fails and is left alone".to_owned()),
                 (None, _) => match memory.hub.check_store().await {
                     Some(word) => Err(format!("the store cannot be read: {word}")),
                     None => Ok(()),

@@ -103,6 +103,25 @@ async fn readiness_reads_the_store_itself() {
 }
 
 #[tokio::test]
+async fn readiness_recovers_without_calls() {
+    let fixture = fixture().await;
+    let store = async || fixture.engine.ready().await.into_iter().find(|(name, _)| *name == "store").unwrap().1;
+    fixture.store.set(Fault::Reads);
+    for _ in 0..10 {
+        fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+    }
+    let skipped = store().await.unwrap_err();
+    assert!(skipped.contains("left alone"), "{skipped}");
+    // A balancer that sends no calls to a degraded server must see when the store is back.
+    fixture.clock.advance(Duration::from_secs(6));
+    assert_eq!(store().await, Err("the store cannot be read: unavailable".to_owned()));
+    fixture.store.set(Fault::None);
+    fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(store().await, Ok(()));
+    assert!(fixture.engine.memory().unwrap().breaker_is_open(), "no call has probed it");
+}
+
+#[tokio::test]
 async fn purge_holds_during_outage_and_completes_after() {
     let fixture = fixture().await;
     fixture.engine.call(call("t.echo", "{}")).await.unwrap();
