@@ -41,6 +41,7 @@ mod mcp_tasks;
 mod metrics;
 mod openapi;
 mod packaging;
+mod positions;
 mod process;
 mod replicas;
 mod repo;
