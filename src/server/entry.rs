@@ -74,6 +74,7 @@ impl Live {
 }
 
 impl EntryService {
+    #[expect(clippy::too_many_arguments, reason = "the one place that assembles a server calls it")]
     pub(crate) fn new(
         engine: Engine,
         router: Router,
