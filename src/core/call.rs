@@ -52,6 +52,8 @@ pub struct Call {
     pub max_age: Option<Duration>,
     /// How stale a cached answer may be (`max-stale` of RFC 9111).
     pub max_stale: Option<Duration>,
+    /// This process may not know of every delete that the caller knows of: no cached answer is used.
+    pub behind: bool,
     /// Receiver of progress reports.
     pub progress: Option<Arc<dyn ProgressSink>>,
     /// Deadline of the caller.
@@ -78,6 +80,7 @@ impl Call {
             directive: Directive::Default,
             max_age: None,
             max_stale: None,
+            behind: false,
             progress: None,
             deadline: None,
             cancel: None,

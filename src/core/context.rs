@@ -86,6 +86,8 @@ pub struct Context {
     pub cancel: Option<CancellationToken>,
     /// Nesting depth of this run.
     pub depth: u8,
+    /// [`crate::Call::behind`] of the call, for the packs that it calls.
+    pub behind: bool,
     /// Request id and trace. They are also current while the handler runs.
     pub correlation: Correlation,
     /// A stale answer that the handler may confirm with [`crate::Reply::not_modified`].
@@ -119,6 +121,7 @@ impl Context {
             deadline: None,
             cancel: None,
             depth: 0,
+            behind: false,
             correlation: Correlation { request_id: None, trace: None },
             stale: None,
             progress: None,

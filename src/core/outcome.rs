@@ -65,8 +65,9 @@ impl CacheInfo {
     /// Every value of `reason`.
     ///
     /// In order: the scope is `session` and the call names none; the caller is anonymous; the answer would become part
-    /// of one that callers share; the input has a number without a canonical form.
-    pub const BYPASS_REASONS: [&str; 4] = ["no_session", "anonymous", "shared_caller", "input"];
+    /// of one that callers share; the input has a number without a canonical form; the caller knows of a delete that
+    /// this process could not read in time.
+    pub const BYPASS_REASONS: [&str; 5] = ["no_session", "anonymous", "shared_caller", "input", "behind"];
 
     /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {

@@ -78,6 +78,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         deadline: Some(deadline),
         cancel: call.cancel.clone(),
         depth: call.depth,
+        behind: call.behind,
         correlation: correlation.clone(),
         stale: call.stage.stale,
         progress,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helmdeck_core::memory::{Facts, Memory, Owner};
 use helmdeck_core::{Call, Code, Error, Identity, Result};
-use helmdeck_memory::{Namespace, Store};
+use helmdeck_memory::{DeletePosition, Namespace, Store};
 
 use crate::cache::explain::{self, Explanation};
 use crate::cache::hub::Hub;
@@ -43,6 +43,21 @@ impl MemoryControl {
     /// notifies them.
     pub async fn purge(&self, selector: Selector) -> Purged {
         self.hub.purge(selector).await
+    }
+
+    /// Returns the position after the deletes of this process; `None` if the store has no positions.
+    ///
+    /// It covers a purge once that has returned without `pending`.
+    #[must_use]
+    pub fn position(&self) -> Option<DeletePosition> {
+        self.hub.store.position()
+    }
+
+    /// Applies the deletes by other processes up to a position, within the time budget of a read of the store.
+    ///
+    /// Returns whether that is done. If not, set [`Call::behind`].
+    pub async fn catch_up(&self, position: &DeletePosition) -> bool {
+        self.hub.catch_up(position).await
     }
 
     /// Returns the facts of a caller at a transport.

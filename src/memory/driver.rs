@@ -18,6 +18,7 @@ use crate::key::hex;
 use crate::keyring::KeyRing;
 use crate::lock::{Keeper, Lock};
 use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, Resealed, Scan, Stats, Walk, Written};
+use crate::position::{CaughtUp, DeletePosition};
 use crate::requests::{Batch, Canary, PendingOp, PendingWrite, Position, Quotas, Range, end_of};
 use crate::sealed::{NoSeal, RowSeal, Seal};
 use crate::store::{Maintenance, ReadStore, Store};
@@ -85,6 +86,16 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns notifications of deletes by other processes; `None` if the driver has none.
     fn changes(&self) -> Option<Changes> {
         None
+    }
+
+    /// Returns the position after the deletes of this process; `None` if the driver has none.
+    fn position(&self) -> Option<DeletePosition> {
+        None
+    }
+
+    /// Reads the deletes up to a position.
+    async fn catch_up(&self, _position: &DeletePosition) -> Result<CaughtUp> {
+        Ok(CaughtUp::NoPositions)
     }
 
     /// Removes a subject's name from the notifications that are kept for other processes.
@@ -305,6 +316,14 @@ impl<D: Driver> ReadStore for DriverStore<D> {
 
     fn changes(&self) -> Option<Changes> {
         self.driver.changes()
+    }
+
+    fn position(&self) -> Option<DeletePosition> {
+        self.driver.position()
+    }
+
+    async fn catch_up(&self, position: &DeletePosition) -> Result<CaughtUp> {
+        self.driver.catch_up(position).await
     }
 }
 

@@ -18,6 +18,7 @@ pub mod late;
 pub mod lock;
 pub mod open;
 pub mod ops;
+pub mod position;
 pub mod requests;
 pub mod restore;
 pub mod rotate;
@@ -39,4 +40,5 @@ pub use ops::{
     Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, Resealed, Restore, Scan,
     Stats, Walk, Walked, Written,
 };
+pub use position::{BadPosition, CaughtUp, DeletePosition};
 pub use store::{Access, Maintenance, ReadStore, Store, StoreWrapper};

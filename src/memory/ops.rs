@@ -232,6 +232,8 @@ pub enum Change {
     Deleted(Delete),
     /// Any change is possible: notifications were lost, for example with the connection.
     Anything,
+    /// No change: everything before it was sent ([`crate::CaughtUp::Mark`]).
+    Mark(u64),
 }
 
 /// Changes by other processes. A subscriber that lagged must assume [`Change::Anything`].

@@ -13,6 +13,7 @@ use crate::lock::Lock;
 use crate::ops::{
     Changes, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, Resealed, Scan, Stats, Walk, Written,
 };
+use crate::position::{CaughtUp, DeletePosition};
 
 /// A store that can be read.
 #[async_trait]
@@ -71,6 +72,20 @@ pub trait ReadStore: Send + Sync + 'static {
     /// [`ReadStore::generation`].
     fn changes(&self) -> Option<Changes> {
         None
+    }
+
+    /// Returns the position after the deletes of this process so far; `None` if this store has no positions, or cannot
+    /// name this one.
+    fn position(&self) -> Option<DeletePosition> {
+        None
+    }
+
+    /// Reads the deletes by other processes up to a position, unless that was done.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`.
+    async fn catch_up(&self, _position: &DeletePosition) -> Result<CaughtUp> {
+        Ok(CaughtUp::NoPositions)
     }
 
     /// Returns why the store is not open yet, `None` if it is open.
@@ -266,6 +281,14 @@ impl<W: StoreWrapper> ReadStore for W {
 
     fn changes(&self) -> Option<Changes> {
         self.pass_changes()
+    }
+
+    fn position(&self) -> Option<DeletePosition> {
+        self.inner().ok()?.position()
+    }
+
+    async fn catch_up(&self, position: &DeletePosition) -> Result<CaughtUp> {
+        self.target(Access::Read).await?.catch_up(position).await
     }
 
     fn not_open(&self) -> Option<StoreError> {

@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::{Caller, Clock, Code, Correlation, Error, Tracer};
+use helmdeck_engine::Engine;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, VARY,
@@ -24,6 +25,7 @@ use crate::correlate;
 use crate::guard::{Asked, Guard};
 use crate::limits::{Admission, Each, InFlight, Rate, Replicas, RequestSlot};
 use crate::mcp::{Mcp, Validity};
+use crate::position::{self, AFTER, Behind, POSITION};
 use crate::problem::Problem;
 use crate::rest::webhook::PATH as WEBHOOK;
 
@@ -49,6 +51,7 @@ struct Inner {
     local: Caller,
     clock: Arc<dyn Clock>,
     replicas: Replicas,
+    engine: Engine,
     router: Router,
     mcp: Mcp,
     /// `None` = no spans are made.
@@ -71,7 +74,9 @@ impl Live {
 }
 
 impl EntryService {
+    #[expect(clippy::too_many_arguments, reason = "the one place that assembles a server calls it")]
     pub(crate) fn new(
+        engine: Engine,
         router: Router,
         mcp: Mcp,
         access: Option<Arc<Access>>,
@@ -93,6 +98,7 @@ impl EntryService {
             local: Caller::local(),
             clock,
             replicas,
+            engine,
             router,
             mcp,
             tracer,
@@ -186,12 +192,33 @@ impl EntryService {
         if let Some(admission) = admission.as_ref().filter(|_| !request.body().is_end_stream()) {
             request.extensions_mut().insert(admission.slot.clone());
         }
+        if request.headers().contains_key(AFTER)
+            && let Err(problem) = Box::pin(self.catch_up(&mut request)).await
+        {
+            return problem.into_response();
+        }
+        let writes = position::writes(request.method(), request.uri().path());
         let answered = self.0.router.clone().call(request).await;
         drop(admission);
         match answered {
-            Ok(response) => response,
+            Ok(mut response) => {
+                if writes && response.status().is_success() {
+                    response.headers_mut().extend(position::header(&self.0.engine).map(|value| (POSITION, value)));
+                }
+                response
+            }
             Err(never) => match never {},
         }
+    }
+
+    /// Catches up with the deletes that the caller knows of. Marks the request if that fails.
+    async fn catch_up(&self, request: &mut Request<Body>) -> Result<(), Problem> {
+        if let Some(position) = position::asked(request.headers())?
+            && position::is_behind(&self.0.engine, &position).await
+        {
+            request.extensions_mut().insert(Behind);
+        }
+        Ok(())
     }
 
     /// Returns a check, for later, whether this request's token is still valid for its caller.

@@ -17,6 +17,7 @@ mod metrics;
 mod openapi;
 mod operator;
 mod peers;
+mod position;
 mod problem;
 mod rest;
 mod serve;

@@ -6,10 +6,12 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Clock, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
-use helmdeck_memory::{Changes, KeyRing, Kind, Namespace, Page, Store, StoreError};
+use helmdeck_memory::{CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespace, Page, Store, StoreError};
 use helmdeck_system::System;
 
 use super::answer::{Answer, Location};
@@ -59,6 +61,8 @@ pub(crate) struct Hub {
     /// Result of the last read on purpose, and the monotonic time from which the next one is due.
     checked: Mutex<(Option<&'static str>, Duration)>,
     events: Bus,
+    /// The latest mark of the store's notifications: everything before it was applied.
+    heard: watch::Sender<u64>,
 }
 
 /// Dependencies of a hub.
@@ -99,6 +103,7 @@ impl Hub {
             clock: parts.clock,
             metrics: parts.metrics,
             events: parts.events,
+            heard: watch::Sender::new(0),
             config,
             queue,
         };
@@ -204,6 +209,36 @@ impl Hub {
         let record = |epoch| self.invalidations.record(Invalidation { epoch, covers: noted, since, until, received });
         let rows = self.invalidate(|location| covers.location(location), record);
         self.queue.take_back(rows).await;
+    }
+
+    /// Records that every notification before a mark was applied.
+    pub(super) fn heard(&self, mark: u64) {
+        self.heard.send_if_modified(|heard| {
+            let is_later = mark > *heard;
+            *heard = mark.max(*heard);
+            is_later
+        });
+    }
+
+    /// Applies the deletes by other processes up to a position, within the time budget of a read.
+    ///
+    /// Returns whether that is done: if not, no cached answer may be used for whoever knows of these deletes.
+    pub(crate) async fn catch_up(&self, position: &DeletePosition) -> bool {
+        if self.store.not_open().is_some() {
+            return false;
+        }
+        let caught_up = async {
+            match self.store.catch_up(position).await {
+                Ok(CaughtUp::NoPositions) => true,
+                Ok(CaughtUp::Mark(mark)) => self.heard.subscribe().wait_for(|heard| *heard >= mark).await.is_ok(),
+                Ok(CaughtUp::Behind) => false,
+                Err(error) => {
+                    tracing::debug!(%error, "the deletes of other replicas could not be read");
+                    false
+                }
+            }
+        };
+        tokio::time::timeout(self.config.read_budget, caught_up).await.unwrap_or(false)
     }
 
     /// Drops expired answers from the hot tier, and updates the metric of its size.

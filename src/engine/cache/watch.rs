@@ -31,6 +31,7 @@ async fn listen(hub: &Hub, mut changes: Changes) {
                     hub.invalidate_deleted(covers, before(hub.clock.now(), LATE)).await;
                 }
             }
+            Ok(Change::Mark(mark)) => hub.heard(mark),
             Ok(Change::Anything) | Err(RecvError::Lagged(_)) => {
                 hub.invalidate_deleted(Covers::Everything, before(hub.clock.now(), LOST)).await;
             }

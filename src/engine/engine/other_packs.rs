@@ -43,6 +43,7 @@ impl Packs for OtherPacks {
         call.cancel.clone_from(&from.cancel);
         call.progress.clone_from(&from.progress);
         call.depth = from.depth + 1;
+        call.behind = from.behind;
         call.correlation.clone_from(&from.correlation);
         call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
         if self.has_memory {

@@ -61,7 +61,11 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     // A calling pack must record the grants too, and they are not resolved here.
     let is_asked_for_grants = call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
     // The files of a program are checked by `cache`, off the runtime.
-    if cache.program.is_some() || call.directive != Directive::Default || is_asked_for_grants || cache.would_leak(call)
+    if cache.program.is_some()
+        || call.directive != Directive::Default
+        || call.behind
+        || is_asked_for_grants
+        || cache.would_leak(call)
     {
         return None;
     }

@@ -4,6 +4,7 @@
 
 use helmdeck_core::error::Retry;
 use helmdeck_core::{ArtifactRef, Code, Error, Outcome};
+use helmdeck_memory::DeletePosition;
 use serde::Serialize;
 
 use super::names::Names;
@@ -12,6 +13,9 @@ use crate::problem::with_request_id;
 
 /// Key in `_meta` for the cache: the directive of a request, and the cache status of a result.
 pub(crate) const CACHE: &str = "helmdeck/cache";
+
+/// Key in `_meta` of a request that must see what an earlier result wrote.
+pub(crate) const AFTER: &str = "helmdeck/after";
 
 #[derive(Serialize)]
 struct Link<'a> {
@@ -27,8 +31,8 @@ struct Link<'a> {
 ///
 /// `structuredContent` is present if the output is an object. `typed` says whether results name their type (since
 /// revision 2026-07-28). The cache status is present only if both gates are open; otherwise there is no trace of the
-/// cache.
-pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
+/// cache. `position` is that after what the pack wrote.
+pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, position: Option<&DeletePosition>, out: &mut Vec<u8>) {
     let output = outcome.output.bytes();
     out.reserve(output.len() * 5 / 2 + 256);
     begin(typed, outcome.output.as_str(), out);
@@ -42,18 +46,27 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(output);
     }
     out.extend_from_slice(b",\"isError\":false");
-    if outcome.cache.is_some() || outcome.session_id.is_some() {
+    if outcome.cache.is_some() || outcome.session_id.is_some() || position.is_some() {
         out.extend_from_slice(b",\"_meta\":{");
+        let start = out.len();
+        let begin = |name: &str, out: &mut Vec<u8>| {
+            if out.len() > start {
+                out.push(b',');
+            }
+            write(name, out);
+            out.push(b':');
+        };
         if let Some(cache) = &outcome.cache {
-            out.extend_from_slice(b"\"helmdeck/cache\":");
+            begin(CACHE, out);
             cache.write_json(out);
         }
         if let Some(session) = &outcome.session_id {
-            if outcome.cache.is_some() {
-                out.push(b',');
-            }
-            out.extend_from_slice(b"\"helmdeck/session\":");
+            begin("helmdeck/session", out);
             write(session.as_ref(), out);
+        }
+        if let Some(position) = position {
+            begin("helmdeck/position", out);
+            write(&position.to_string(), out);
         }
         out.push(b'}');
     }

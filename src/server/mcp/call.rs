@@ -7,6 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use helmdeck_core::{Call, Correlation, Result, Span, Trace};
+use helmdeck_engine::MemoryControl;
+use helmdeck_memory::DeletePosition;
 use parking_lot::Mutex;
 use rmcp::model::{CreateTaskResult, ProgressNotificationParam, ProgressToken};
 use serde_json::json;
@@ -18,6 +20,7 @@ use super::progress::{Report, Reports, reporting};
 use super::span::Asked;
 use super::state::{CallerContext, McpState};
 use super::{answer, running, span, tasks};
+use crate::position;
 
 /// A call that was checked: the tool exists, the caller may run it, and the message is valid.
 pub(crate) struct ToolRun {
@@ -29,6 +32,10 @@ pub(crate) struct ToolRun {
     /// Whether results name their type (since revision 2026-07-28).
     pub(crate) typed: bool,
     pub(crate) progress: Option<ProgressToken>,
+    /// Whether the pack writes.
+    pub(crate) writes: bool,
+    /// The position that the call must see.
+    pub(crate) after: Option<DeletePosition>,
     /// The trace that its `_meta` names.
     pub(crate) trace: Option<Trace>,
     /// Request id and trace of the call.
@@ -59,7 +66,7 @@ pub(crate) fn plain(
     let (is_long, typed) = (entry.is_long, meta.is_self_contained());
     let trace = meta.trace();
     let run = ToolRun::new(Ok(call), is_long, typed);
-    Some(ToolRun { progress: meta.progress, trace, ..run })
+    Some(ToolRun { progress: meta.progress, writes: entry.writes(), after: meta.after, trace, ..run })
 }
 
 /// Returns the arguments as a slice of the message's bytes.
@@ -79,6 +86,8 @@ impl ToolRun {
             becomes_task: false,
             typed,
             progress: None,
+            writes: false,
+            after: None,
             trace: None,
             correlation,
             span: None,
@@ -161,6 +170,9 @@ impl ToolRun {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let mut call = self.call?;
+        if let Some(after) = &self.after {
+            call.behind = position::is_behind(&mcp.engine, after).await;
+        }
         if self.becomes_task {
             let job = mcp.engine.submit(call).await?;
             answer::write(&CreateTaskResult::new(tasks::task(&job)), out);
@@ -180,7 +192,8 @@ impl ToolRun {
                 reporting(&reports, send, running).await?
             }
         };
-        answer::write_outcome(&outcome, self.typed, out);
+        let position = mcp.engine.memory().filter(|_| self.writes).and_then(MemoryControl::position);
+        answer::write_outcome(&outcome, self.typed, position.as_ref(), out);
         Ok(())
     }
 }

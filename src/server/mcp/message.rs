@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use helmdeck_core::Trace;
 use helmdeck_core::json::read_strict;
+use helmdeck_memory::DeletePosition;
 use rmcp::model::{ClientCapabilities, ErrorCode, InitializeRequestParams, ProgressToken, ProtocolVersion, RequestId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -107,10 +108,18 @@ pub(crate) struct CallMeta<'a> {
     capabilities: Option<ClientCapabilities>,
     #[serde(default, rename = "helmdeck/cache")]
     pub(crate) cache: CacheWish,
+    #[serde(default, rename = "helmdeck/after", deserialize_with = "position")]
+    pub(crate) after: Option<DeletePosition>,
     #[serde(borrow, default)]
     traceparent: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     tracestate: Option<Cow<'a, str>>,
+}
+
+/// Reads a position. One that is wrong needs the full parser, which says why.
+fn position<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<DeletePosition>, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Returns the trace that the `_meta` of any request names.
@@ -293,7 +302,14 @@ mod tests {
         }
         let list = raw(r#"{"name":"a","arguments":[]}"#);
         assert_eq!(ToolCall::read(Some(&list)).unwrap().arguments(), None);
-        let wish = raw(r#"{"name":"a","_meta":{"helmdeck/cache":{"directive":"x"}}}"#);
-        assert!(ToolCall::read(Some(&wish)).unwrap().meta().is_none());
+        let meta = |meta: &str| {
+            let call = raw(&format!(r#"{{"name":"a","_meta":{meta}}}"#));
+            ToolCall::read(Some(&call)).unwrap().meta().map(|meta| meta.after.is_some())
+        };
+        assert_eq!(meta(r#"{"helmdeck/after":"p1-5-7"}"#), Some(true));
+        for wrong in [r#"{"helmdeck/cache":{"directive":"x"}}"#, r#"{"helmdeck/after":"x"}"#, r#"{"helmdeck/after":7}"#]
+        {
+            assert_eq!(meta(wrong), None, "{wrong}");
+        }
     }
 }

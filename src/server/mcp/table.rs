@@ -28,6 +28,13 @@ pub(crate) struct ToolEntry {
     pub(crate) paths: Option<Value>,
 }
 
+impl ToolEntry {
+    /// Says whether the pack writes.
+    pub(crate) fn writes(&self) -> bool {
+        self.tool.annotations.as_ref().is_none_or(|annotations| annotations.read_only_hint != Some(true))
+    }
+}
+
 /// All tools, in the order of their names.
 #[derive(Debug, Default)]
 pub(crate) struct Table {

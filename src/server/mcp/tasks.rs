@@ -68,7 +68,7 @@ async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPaylo
         JobState::Succeeded | JobState::Failed => {
             let mut text = Vec::new();
             match mcp.engine.job_outcome(Some(&caller.identity), &job.id).await {
-                Ok(outcome) => answer::write_outcome(&outcome, true, &mut text),
+                Ok(outcome) => answer::write_outcome(&outcome, true, None, &mut text),
                 Err(error) if job.state == JobState::Failed && !is_ours(error.code()) => {
                     answer::write_failure(&error, true, mcp.tables.current().names(), &mut text);
                 }

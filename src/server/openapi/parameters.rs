@@ -38,6 +38,7 @@ fn enforced(path: &str, name: &str) -> Value {
             json!({ "enum": ["cache", "note", "fact", "audit", "conversation"], "default": "cache" })
         }
         (_, "session") if path.contains("{session}") => json!({ "minLength": 1, "maxLength": 256 }),
+        (_, "Helmdeck-After") => json!({ "minLength": 4, "maxLength": 400, "pattern": "^p1(-[0-9]+)+$" }),
         (_, "Idempotency-Key") => json!({ "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" }),
         _ => Value::Null,
     }

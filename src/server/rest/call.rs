@@ -12,6 +12,7 @@ use super::directive;
 use super::request::PathValues;
 use super::state::EngineState;
 use crate::access::need_run;
+use crate::position::Behind;
 use crate::problem::Problem;
 use crate::{body, session_header};
 
@@ -42,6 +43,7 @@ impl CallRequest {
         call.version = version;
         call.correlation = Correlation::current();
         directive::apply(&parts.headers, &mut call);
+        call.behind = parts.extensions.get::<Behind>().is_some();
         call.identity = session_header::narrowed(&parts.headers, &call.identity)?;
         Ok(Self { call, headers: parts.headers })
     }

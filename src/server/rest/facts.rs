@@ -29,7 +29,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// A fact lives for 1 hour to 365 days, 90 days unless `ttl_seconds` says otherwise.
 #[utoipa::path(post, path = "/api/v1/memory/store", tag = "memory", operation_id = "store_fact",
     request_body(content = ref("#/components/schemas/NewFact"), content_type = "application/json", description = "The fact"),
-    responses((status = 200, description = "The stored fact", body = ref("#/components/schemas/FactAbout")), Problems))]
+    responses((status = 200, description = "The stored fact", body = ref("#/components/schemas/FactAbout"), headers(
+        ("Helmdeck-Position" = String, description = "The position after this write, with a PostgreSQL store"),
+    )), Problems))]
 async fn store(State(state): State<EngineState>, By(caller): By, request: Request) -> Result<Response, Problem> {
     let facts = facts(&state, &caller, &Permission::MemoryWrite)?;
     let fact: NewFact = state.limits.read_json(request, u64::MAX).await?;
@@ -55,7 +57,9 @@ async fn recall(State(state): State<EngineState>, By(caller): By, request: Reque
 /// `pack` to the audit.
 #[utoipa::path(post, path = "/api/v1/memory/forget", tag = "memory", operation_id = "forget",
     request_body(content = ref("#/components/schemas/Forget"), content_type = "application/json", description = "What to delete"),
-    responses((status = 200, description = "How much was deleted", body = ref("#/components/schemas/Forgotten")), Problems))]
+    responses((status = 200, description = "How much was deleted", body = ref("#/components/schemas/Forgotten"), headers(
+        ("Helmdeck-Position" = String, description = "The position after this write, with a PostgreSQL store"),
+    )), Problems))]
 async fn forget(State(state): State<EngineState>, By(caller): By, request: Request) -> Result<Response, Problem> {
     let facts = facts(&state, &caller, &Permission::MemoryWrite)?;
     let what: Forget = state.limits.read_json(request, MAX_REQUEST_BYTES).await?;

@@ -167,7 +167,9 @@ async fn preview_purge(
 /// deleted when it can.
 #[utoipa::path(post, path = "/api/v1/memory/purge", tag = "memory", operation_id = "purge",
     request_body(content = ref("#/components/schemas/Purge"), content_type = "application/json", description = "What to purge"),
-    responses((status = 200, description = "How much was purged", body = ref("#/components/schemas/Purged")), Problems))]
+    responses((status = 200, description = "How much was purged", body = ref("#/components/schemas/Purged"), headers(
+        ("Helmdeck-Position" = String, description = "The position after this write, with a PostgreSQL store"),
+    )), Problems))]
 async fn purge(State(state): State<EngineState>, By(caller): By, request: Request) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryWrite)?;
     let selector = selected(&state, &caller, request).await?;

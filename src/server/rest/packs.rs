@@ -22,6 +22,7 @@ use super::{cache_headers, jobs};
 use crate::access::{By, need_run};
 use crate::app::App;
 use crate::idempotency::{self, Begun, Operation};
+use crate::position::{self, POSITION};
 use crate::problem::Problem;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -134,6 +135,7 @@ async fn show(State(engine): State<Engine>, By(caller): By, path: PathValues) ->
         ("name" = String, Path, description = "The pack's name, for example `github.list_issues`"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters; kept for 24 hours"),
         ("Cache-Control" = Option<String>, Header, description = "How the cache is used (RFC 9111)"),
+        ("Helmdeck-After" = Option<String>, Header, description = "A `Helmdeck-Position`: the answer is none that deletes before it removed"),
         ("Helmdeck-Session" = Option<String>, Header, description = "The session of the call, one conversation of its caller: 1 to 256 visible characters"),
         ("Prefer" = Option<String>, Header, description = "`respond-async`, `wait=<seconds>` (RFC 7240)"),
     ),
@@ -143,6 +145,7 @@ async fn show(State(engine): State<Engine>, By(caller): By, path: PathValues) ->
             ("Cache-Status" = String, description = "What the cache did (RFC 9211), if both gates are open"),
             ("Age" = u64, description = "Age of the answer in seconds, if both gates are open"),
             ("Idempotency-Replayed" = bool, description = "`true` if this is the answer of an earlier call"),
+            ("Helmdeck-Position" = String, description = "The position after what the pack wrote, with a PostgreSQL store"),
         )),
         (status = 202, description = "The job that the call became", body = ref("#/components/schemas/Job")),
         Problems,
@@ -170,15 +173,25 @@ async fn run(
             // All callers without a token are one: the stored answer could be another client's.
             return Err(Problem::new(Code::Unauthenticated, "an Idempotency-Key needs a bearer token"));
         }
-        return run_once(&state, pack, call, key).await;
+        let mut response = run_once(&state, pack, call, key).await?;
+        add_position(engine, &mut response);
+        return Ok(response);
     }
     let directive = call.directive;
     let answer = pack.call(call).await.map_err(refused)?;
     let mut response = outcome(answer.to_json().into());
+    if !pack.read_only() {
+        add_position(engine, &mut response);
+    }
     if let Some(cache) = &answer.cache {
         cache_headers::add(cache, directive, response.headers_mut());
     }
     Ok(response)
+}
+
+/// Names the position after what a pack wrote.
+fn add_position(engine: &Engine, response: &mut Response) {
+    response.headers_mut().extend(position::header(engine).map(|value| (POSITION, value)));
 }
 
 /// Says whether a call runs as a job: its caller prefers that, or the pack is `async`.

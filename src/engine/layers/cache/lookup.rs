@@ -45,9 +45,9 @@ pub(super) fn start<S: InnerService>(
     };
     // The handler reads the canonical input of the key: two spellings of a number could give two answers.
     call.input = for_handler(&located.input);
-    if call.directive == Directive::Bypass {
-        let key = Some(located.location.key);
-        return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, None)));
+    if call.directive == Directive::Bypass || call.behind {
+        let (key, reason) = (Some(located.location.key), call.behind.then_some("behind"));
+        return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, reason)));
     }
     let reads = call.directive != Directive::Refresh;
     let found = if reads { cache.hub.hot.get(&located.location.key) } else { None };

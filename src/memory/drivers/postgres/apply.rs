@@ -58,6 +58,7 @@ fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>,
 /// A batch that fails changes nothing and affects no other.
 pub(super) async fn group(db: &Db, batches: &[Arc<Batch>], outbox: &Outbox) -> Outcome<Done> {
     let (names, rows) = named(batches.iter().map(|batch| &**batch));
+    let began = outbox.commits();
     let mut work = locked::begin(db, &names, &rows, false).await?;
     let mut done = Done { answers: Vec::with_capacity(batches.len()), next_alone: false };
     for batch in batches {
@@ -72,7 +73,7 @@ pub(super) async fn group(db: &Db, batches: &[Arc<Batch>], outbox: &Outbox) -> O
         }
         done.answers.push(answer);
     }
-    commit(db, &work, outbox).await?;
+    commit(db, &work, outbox, began).await?;
     Ok(done)
 }
 
@@ -126,6 +127,7 @@ async fn seal(batch: &Arc<Batch>, index: usize, settled: &Settled) -> Result<Sea
 /// Applies one batch of any operations in its own transaction.
 pub(super) async fn alone(db: &Db, batch: &Arc<Batch>, outbox: &Outbox) -> Outcome<Result<Vec<Written>>> {
     // A delete of everything takes its time.
+    let began = outbox.commits();
     db.begin().await?;
     db.batch("SET LOCAL statement_timeout = '10min'").await?;
     let (names, rows) = named(std::iter::once(&**batch));
@@ -157,7 +159,7 @@ pub(super) async fn alone(db: &Db, batch: &Arc<Batch>, outbox: &Outbox) -> Outco
             }
         }
     }
-    commit(db, &work, outbox).await?;
+    commit(db, &work, outbox, began).await?;
     Ok(Ok(written))
 }
 
@@ -231,16 +233,16 @@ async fn look_again(db: &Db, work: &mut Work, namespace: &Namespace, kind: Kind,
     }
 }
 
-/// Commits, or gives up a transaction that would change nothing.
-async fn commit(db: &Db, work: &Work, outbox: &Outbox) -> Outcome<()> {
+/// Commits, or gives up a transaction that would change nothing. It began after so many commits of deletes.
+async fn commit(db: &Db, work: &Work, outbox: &Outbox, began: u64) -> Outcome<()> {
     if work.deletes.is_empty() && work.gone.is_empty() && work.spaces.values().all(|space| !space.changed) {
         db.rollback().await?;
         return Ok(());
     }
     let notice = (!work.deletes.is_empty()).then(|| Notice { origin: outbox.id, payload: payload(&work.deletes) });
-    flush::commit(db, work, notice.as_ref()).await?;
+    let transaction = flush::commit(db, work, notice.as_ref()).await?;
     if notice.is_some() {
-        outbox.written.notify_one();
+        outbox.committed(began, transaction);
     }
     Ok(())
 }

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use futures_util::future::join_all;
 use helmdeck_core::numbers::signed;
+use tokio_postgres::Row;
 
 use super::connect::within;
 use super::db::{Db, Param, Ready};
 use super::error::{Failure, Outcome, Remedy, unavailable};
-use super::rows::json;
+use super::outbox::Transaction;
+use super::rows::{get, json};
 use super::work::{Fresh, Next, RowKey, Work};
 use crate::key::hex;
 
@@ -19,8 +21,10 @@ WITH gone AS (
 DELETE FROM memory_tags t USING gone g, unnest(g.tags) AS n(tag)
  WHERE t.space_id = g.space_id AND t.tag = n.tag AND t.entry_id = g.id";
 /// Tags come as texts of lists: PostgreSQL has no lists of lists of different lengths.
-const UPDATE: &str = "
-WITH updated AS (
+macro_rules! update {
+    ($more:expr) => {
+        concat!(
+            "WITH updated AS (
     UPDATE memory_entries e
        SET version = n.version, created_at = n.created_at, updated_at = n.updated_at, expires_at = n.expires_at,
            key_id = n.key_id, fingerprint = n.fingerprint, category = n.category, tags = n.tags::bytea[],
@@ -34,12 +38,49 @@ WITH updated AS (
     RETURNING e.id, e.space_id, e.tags, n.old_tags::bytea[] AS old_tags),
 untagged AS (
     DELETE FROM memory_tags t USING updated u, unnest(u.old_tags) AS o(tag)
-     WHERE o.tag <> ALL (u.tags) AND t.space_id = u.space_id AND t.tag = o.tag AND t.entry_id = u.id)
+     WHERE o.tag <> ALL (u.tags) AND t.space_id = u.space_id AND t.tag = o.tag AND t.entry_id = u.id)",
+            $more,
+            "
 INSERT INTO memory_tags (space_id, tag, entry_id)
 SELECT DISTINCT u.space_id, n.tag, u.id FROM updated u, unnest(u.tags) AS n(tag) WHERE n.tag <> ALL (u.old_tags)
-ON CONFLICT DO NOTHING";
-const INSERT: &str = "
-WITH inserted AS (
+ON CONFLICT DO NOTHING"
+        )
+    };
+}
+const UPDATE: &str = update!("");
+/// Writes the counters of spaces, by three lists.
+macro_rules! count {
+    ($ids:literal, $rows:literal, $bytes:literal) => {
+        concat!(
+            "UPDATE memory_spaces s SET rows = n.rows, bytes = n.bytes FROM unnest(",
+            $ids,
+            "::bigint[], ",
+            $rows,
+            "::bigint[], ",
+            $bytes,
+            "::bigint[]) AS n(id, rows, bytes) WHERE s.id = n.id"
+        )
+    };
+}
+/// Adds to the counters of keys, by three lists.
+macro_rules! count_keys {
+    ($spaces:literal, $keys:literal, $rows:literal) => {
+        concat!(
+            "INSERT INTO memory_keys AS k (space_id, key_id, rows) SELECT * FROM unnest(",
+            $spaces,
+            "::bigint[], ",
+            $keys,
+            "::text[], ",
+            $rows,
+            "::bigint[]) ON CONFLICT (space_id, key_id) DO UPDATE SET rows = k.rows + excluded.rows"
+        )
+    };
+}
+/// Inserts rows, beside `$more`, and then their tags.
+macro_rules! insert {
+    ($more:expr) => {
+        concat!(
+            "WITH inserted AS (
     INSERT INTO memory_entries (space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
                                 attributes, cost, value_nonce, value_ciphertext, key)
     SELECT n.space_id, n.version, n.created_at, n.updated_at, n.expires_at, n.key_id, n.fingerprint, n.category,
@@ -48,16 +89,27 @@ WITH inserted AS (
                   $8::bytea[], $9::text[], $10::text[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bytea[])
         AS n(space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes, cost,
              value_nonce, value_ciphertext, key)
-    RETURNING id, space_id, tags)
+    RETURNING id, space_id, tags)",
+            $more,
+            "
 INSERT INTO memory_tags (space_id, tag, entry_id)
-SELECT DISTINCT i.space_id, n.tag, i.id FROM inserted i, unnest(i.tags) AS n(tag) ON CONFLICT DO NOTHING";
-const COUNT: &str = "
-UPDATE memory_spaces s SET rows = n.rows, bytes = n.bytes
-  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS n(id, rows, bytes) WHERE s.id = n.id";
-const COUNT_KEYS: &str = "
-INSERT INTO memory_keys AS k (space_id, key_id, rows)
-SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[])
-ON CONFLICT (space_id, key_id) DO UPDATE SET rows = k.rows + excluded.rows";
+SELECT DISTINCT i.space_id, n.tag, i.id FROM inserted i, unnest(i.tags) AS n(tag) ON CONFLICT DO NOTHING"
+        )
+    };
+}
+const INSERT: &str = insert!("");
+/// One statement, for what nearly every write does.
+const INSERT_COUNTED: &str = insert!(concat!(
+    ", counted AS (",
+    count!("$15", "$16", "$17"),
+    "), keyed AS (",
+    count_keys!("$18", "$19", "$20"),
+    ")"
+));
+/// The same for rows that replace others.
+const UPDATE_COUNTED: &str = update!(concat!(", counted AS (", count!("$16", "$17", "$18"), ")"));
+const COUNT: &str = count!("$1", "$2", "$3");
+const COUNT_KEYS: &str = count_keys!("$1", "$2", "$3");
 /// Deletes a space without rows, and its counters.
 const TIDY_SPACES: &str = "
 WITH gone AS (
@@ -66,7 +118,9 @@ WITH gone AS (
 untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id)
 DELETE FROM memory_keys k USING gone g WHERE k.space_id = g.id";
 const TIDY_KEYS: &str = "DELETE FROM memory_keys WHERE space_id = ANY($1) AND rows <= 0";
-const ANNOUNCE: &str = "INSERT INTO memory_changes (origin, payload) VALUES ($1, $2)";
+const ANNOUNCE: &str = "
+INSERT INTO memory_changes (origin, payload) VALUES ($1, $2)
+RETURNING xact, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 /// What comes with the commit besides the rows.
 #[derive(Debug)]
@@ -90,21 +144,25 @@ impl<'p> Script<'p> {
         }
     }
 
-    /// Sends all of it at once. The first failure is that of the whole: the server skips what follows it.
-    async fn run(self, db: &Db, commit: bool) -> Outcome<()> {
+    /// Sends all of it at once, and returns the rows of the last statement.
+    ///
+    /// The first failure is that of the whole: the server skips what follows it.
+    async fn run(self, db: &Db, commit: bool) -> Outcome<Vec<Row>> {
         let mut ready: Vec<Ready<'_>> = Vec::with_capacity(self.steps.len());
         for (sql, params) in self.steps {
             ready.push(within(db.ready(sql, &params)).await?);
         }
         // Futures send when they are first polled, and they are polled in this order.
-        let sent = join_all(ready.iter().map(|ready| db.run(ready)));
+        let sent = join_all(ready.iter().map(|ready| db.rows(ready)));
+        let last =
+            |done: Vec<Result<Vec<Row>, tokio_postgres::Error>>| done.into_iter().try_fold(Vec::new(), |_, rows| rows);
         if !commit {
-            within(async { sent.await.into_iter().try_for_each(|done| done.map(drop)) }).await?;
-            return Ok(());
+            return within(async { last(sent.await) }).await;
         }
         let done = within(async {
             let (done, committed) = futures_util::future::join(sent, db.commit()).await;
-            done.into_iter().try_for_each(|done| done.map(drop)).and(committed)
+            let rows = last(done)?;
+            committed.map(|()| rows)
         });
         done.await.map_err(|failure: Failure| match failure.is_of_connection() {
             // It may have been committed: a retry could write twice.
@@ -230,13 +288,73 @@ impl<'w> Changes<'w> {
         Ok(changes)
     }
 
-    fn add_to<'p>(&'p self, script: &mut Script<'p>) {
+    /// Adds what changes rows. With counters, they are part of its last statement where that saves one; the result
+    /// says which of them still have to be written.
+    fn add_to<'p>(&'p self, script: &mut Script<'p>, counted: Option<&'p Counted<'_>>) -> Uncounted {
         let Self { deletes, updates, inserts, .. } = self;
         script.add(!deletes.0.is_empty(), DELETE, &[&deletes.0, &deletes.1]);
         let mut update = updates.params().to_vec();
         update.push(&updates.old_tags);
-        script.add(!updates.spaces.is_empty(), UPDATE, &update);
-        script.add(!inserts.spaces.is_empty(), INSERT, &inserts.params());
+        let (updates, has_inserts) = (!updates.spaces.is_empty(), !inserts.spaces.is_empty());
+        match counted {
+            Some(counted) if has_inserts => {
+                script.add(updates, UPDATE, &update);
+                let all = [&inserts.params()[..], &counted.spaces()[..], &counted.keys()[..]].concat();
+                script.add(true, INSERT_COUNTED, &all);
+                Uncounted { spaces: false, keys: false }
+            }
+            Some(counted) if updates => {
+                script.add(true, UPDATE_COUNTED, &[&update[..], &counted.spaces()[..]].concat());
+                Uncounted { spaces: false, keys: !counted.key_ids.is_empty() }
+            }
+            counted => {
+                script.add(updates, UPDATE, &update);
+                script.add(has_inserts, INSERT, &inserts.params());
+                let keys = counted.is_some_and(|counted| !counted.key_ids.is_empty());
+                Uncounted { spaces: counted.is_some_and(|counted| !counted.ids.is_empty()), keys }
+            }
+        }
+    }
+}
+
+/// Counters that no statement writes yet.
+#[derive(Debug, Clone, Copy)]
+struct Uncounted {
+    spaces: bool,
+    keys: bool,
+}
+
+/// Counters of spaces and keys, as columns.
+struct Counted<'w> {
+    ids: Vec<i64>,
+    rows: Vec<i64>,
+    bytes: Vec<i64>,
+    key_spaces: Vec<i64>,
+    key_ids: Vec<&'w str>,
+    key_rows: Vec<i64>,
+}
+
+impl<'w> Counted<'w> {
+    fn of(work: &Work, changes: &Changes<'w>) -> Self {
+        let changed: Vec<_> = work.spaces.iter().filter(|(_, space)| space.changed).collect();
+        let mut keys: Vec<_> = changes.keys.iter().collect();
+        keys.sort_unstable();
+        Self {
+            ids: changed.iter().map(|(id, _)| **id).collect(),
+            rows: changed.iter().map(|(_, space)| space.rows).collect(),
+            bytes: changed.iter().map(|(_, space)| space.bytes).collect(),
+            key_spaces: keys.iter().map(|((space, _), _)| *space).collect(),
+            key_ids: keys.iter().map(|((_, key_id), _)| *key_id).collect(),
+            key_rows: keys.iter().map(|(_, rows)| **rows).collect(),
+        }
+    }
+
+    fn spaces(&self) -> [&dyn Param; 3] {
+        [&self.ids, &self.rows, &self.bytes]
+    }
+
+    fn keys(&self) -> [&dyn Param; 3] {
+        [&self.key_spaces, &self.key_ids, &self.key_rows]
     }
 }
 
@@ -244,36 +362,26 @@ impl<'w> Changes<'w> {
 pub(super) async fn rows(db: &Db, work: &Work) -> Outcome<()> {
     let changes = Changes::of(work)?;
     let mut script = Script::default();
-    changes.add_to(&mut script);
-    script.run(db, false).await
+    changes.add_to(&mut script, None);
+    script.run(db, false).await.map(drop)
 }
 
-/// Writes everything and commits.
-pub(super) async fn commit(db: &Db, work: &Work, notice: Option<&Notice>) -> Outcome<()> {
+/// Writes everything and commits. Returns the transaction of the notice.
+pub(super) async fn commit(db: &Db, work: &Work, notice: Option<&Notice>) -> Outcome<Option<Transaction>> {
     let changes = Changes::of(work)?;
+    let counted = Counted::of(work, &changes);
     let mut script = Script::default();
-    changes.add_to(&mut script);
-    let changed: Vec<_> = work.spaces.iter().filter(|(_, space)| space.changed).collect();
-    let (ids, counts, bytes): (Vec<i64>, Vec<i64>, Vec<i64>) = (
-        changed.iter().map(|(id, _)| **id).collect(),
-        changed.iter().map(|(_, space)| space.rows).collect(),
-        changed.iter().map(|(_, space)| space.bytes).collect(),
-    );
-    script.add(!ids.is_empty(), COUNT, &[&ids, &counts, &bytes]);
-    let mut keys: Vec<_> = changes.keys.iter().collect();
-    keys.sort_unstable();
-    let (key_spaces, key_ids, key_rows): (Vec<i64>, Vec<&str>, Vec<i64>) = (
-        keys.iter().map(|((space, _), _)| *space).collect(),
-        keys.iter().map(|((_, key_id), _)| *key_id).collect(),
-        keys.iter().map(|(_, rows)| **rows).collect(),
-    );
-    script.add(!keys.is_empty(), COUNT_KEYS, &[&key_spaces, &key_ids, &key_rows]);
-    let has_lost = keys.iter().any(|(_, rows)| **rows < 0);
-    script.add(has_lost, TIDY_KEYS, &[&key_spaces]);
+    let left = changes.add_to(&mut script, Some(&counted));
+    script.add(left.spaces, COUNT, &counted.spaces());
+    script.add(left.keys, COUNT_KEYS, &counted.keys());
+    let has_lost = counted.key_rows.iter().any(|rows| *rows < 0);
+    script.add(has_lost, TIDY_KEYS, &[&counted.key_spaces]);
     let empty: Vec<i64> = work.spaces.iter().filter(|(_, space)| space.rows == 0).map(|(id, _)| *id).collect();
     script.add(!empty.is_empty(), TIDY_SPACES, &[&empty]);
     if let Some(notice) = notice {
         script.add(true, ANNOUNCE, &[&notice.origin, &notice.payload]);
     }
-    script.run(db, true).await
+    let last = script.run(db, true).await?;
+    let announced = last.first().filter(|_| notice.is_some());
+    Ok(announced.and_then(|row| Some(Transaction { id: get(row, 0)?, server: get(row, 1)? })))
 }

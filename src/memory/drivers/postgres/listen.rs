@@ -26,7 +26,7 @@ const SEND_EVERY: Duration = Duration::from_millis(20);
 const READ_EVERY: Duration = Duration::from_millis(10);
 
 /// How long the outbox may be unread before subscribers must assume that anything changed.
-const BLIND: Duration = Duration::from_secs(1);
+const MAX_UNREAD: Duration = Duration::from_secs(1);
 
 /// How often old rows are swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -69,8 +69,8 @@ impl Watcher {
 
     /// Watches for ever.
     pub(super) async fn run(self, session: Option<Session>) {
-        let blindness = Arc::clone(&self.outbox).report_unread(BLIND.max(5 * self.interval));
-        tokio::join!(self.watch(session), self.sweep(), blindness);
+        let staleness = Arc::clone(&self.outbox).report_unread(MAX_UNREAD.max(5 * self.interval));
+        tokio::join!(self.watch(session), self.sweep(), staleness);
     }
 
     async fn watch(&self, mut session: Option<Session>) {

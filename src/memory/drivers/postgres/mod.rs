@@ -47,6 +47,7 @@ use crate::driver::Driver;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
+use crate::position::{CaughtUp, DeletePosition};
 use crate::requests::{Batch, Canary, PendingOp, Position, Range};
 use crate::sealed::Seal;
 
@@ -320,6 +321,15 @@ impl Driver for Postgres {
 
     fn changes(&self) -> Option<Changes> {
         Some(self.outbox.subscribe())
+    }
+
+    fn position(&self) -> Option<DeletePosition> {
+        self.outbox.position()
+    }
+
+    async fn catch_up(&self, position: &DeletePosition) -> Result<CaughtUp> {
+        self.check_open()?;
+        self.outbox.catch_up(&self.database, position).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -14,12 +14,13 @@ use tokio::sync::{Notify, broadcast};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::db::Db;
+use super::db::{Database, Db};
 use super::error::Outcome;
 use super::rows::get;
 use crate::entry::{Kind, Namespace, Reach};
 use crate::error::{Result, StoreError};
 use crate::ops::{Change, Changes, Delete};
+use crate::position::{CaughtUp, DeletePosition};
 
 /// The longest list of deletes in a row; a longer one says "anything".
 const PAYLOAD_BYTES: usize = 64 << 10;
@@ -86,8 +87,43 @@ pub(super) struct Outbox {
     /// Number of deletes seen, of this process too.
     generation: AtomicU64,
     changes: broadcast::Sender<Change>,
+    /// Number of marks sent.
+    marks: AtomicU64,
+    /// Deletes of this process.
+    own: Mutex<OwnDeletes>,
     /// Asks for a wake-up of the other replicas.
     pub(super) written: Notify,
+}
+
+/// Transaction that wrote a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Transaction {
+    /// Its number.
+    pub(super) id: i64,
+    /// When the server started, in Unix microseconds.
+    pub(super) server: i64,
+}
+
+/// The last deletes of this process: those that no later one is known to follow.
+///
+/// Whoever sees a transaction sees everything that was committed before it began. So one transaction stands for all
+/// that this process had committed by then, and several are named only if they ran at the same time.
+#[derive(Debug, Default)]
+struct OwnDeletes {
+    /// Number of commits so far.
+    commits: u64,
+    /// The last transactions, each with its number among the commits.
+    last: Vec<(u64, Transaction)>,
+}
+
+impl OwnDeletes {
+    /// Adds a transaction that began after the first `began` commits.
+    fn add(&mut self, began: u64, transaction: Transaction) {
+        // After a restart of the server every reader assumes that anything changed before it.
+        self.last.retain(|(commit, earlier)| *commit > began && earlier.server == transaction.server);
+        self.commits += 1;
+        self.last.push((self.commits, transaction));
+    }
 }
 
 /// A delete as it is written.
@@ -116,6 +152,17 @@ impl Cursor {
         let params: [(&(dyn ToSql + Sync), Type); 3] =
             [(&self.next, Type::INT8), (&self.running, Type::INT8_ARRAY), (&LIMIT, Type::INT8)];
         (READ, params)
+    }
+
+    /// Returns whether the snapshot saw every transaction of a position.
+    fn covers(&self, position: &DeletePosition) -> bool {
+        let saw = |transaction: &i64| *transaction < self.next && !self.running.contains(transaction);
+        match position.server.cmp(&self.started) {
+            std::cmp::Ordering::Equal => position.transactions.iter().all(saw),
+            // The read that noticed the restart told subscribers that anything changed.
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Greater => false,
+        }
     }
 
     /// Returns whether rows between two positions may be missing.
@@ -160,8 +207,51 @@ impl Outbox {
             read_at: Mutex::new(Instant::now()),
             generation: AtomicU64::new(0),
             changes: broadcast::channel(CHANGES).0,
+            marks: AtomicU64::new(0),
+            own: Mutex::default(),
             written: Notify::new(),
         })
+    }
+
+    /// Returns how many deletes this process has committed. Ask before a transaction begins, for [`Outbox::committed`].
+    pub(super) fn commits(&self) -> u64 {
+        self.own.lock().commits
+    }
+
+    /// Records a transaction of this process that deleted and began after so many commits, and wakes other replicas.
+    pub(super) fn committed(&self, began: u64, transaction: Option<Transaction>) {
+        if let Some(transaction) = transaction {
+            self.own.lock().add(began, transaction);
+        }
+        self.written.notify_one();
+    }
+
+    /// Returns the position after the deletes of this process; `None` if too many ran at the same time.
+    pub(super) fn position(&self) -> Option<DeletePosition> {
+        let started = self.cursor.lock().started;
+        let own = self.own.lock();
+        let server = own.last.last().map_or(started, |(_, last)| last.server);
+        DeletePosition::new(server, own.last.iter().map(|(_, transaction)| transaction.id).collect())
+    }
+
+    /// Reads up to a position, if that was not read yet, and sends a mark.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn catch_up(self: &Arc<Self>, database: &Database, position: &DeletePosition) -> Result<CaughtUp> {
+        if !self.cursor.lock().covers(position) {
+            let read = database.read(|db| {
+                let outbox = Arc::clone(self);
+                Box::pin(async move { outbox.read(db).await })
+            });
+            read.await?;
+            if !self.cursor.lock().covers(position) {
+                return Ok(CaughtUp::Behind);
+            }
+        }
+        let mark = self.marks.fetch_add(1, Ordering::AcqRel) + 1;
+        self.send(Change::Mark(mark));
+        Ok(CaughtUp::Mark(mark))
     }
 
     /// Returns the position of the last read.
@@ -338,6 +428,37 @@ mod tests {
         }
         assert_eq!(changes(""), [Change::Anything]);
         assert_eq!(changes("[{\"z\":1}]"), [Change::Anything]);
+    }
+
+    #[test]
+    fn positions_are_covered_by_what_the_snapshot_saw() {
+        let cursor = Cursor { next: 10, running: vec![7], started: 5, at: 0 };
+        let covers =
+            |server, transactions: &[i64]| cursor.covers(&DeletePosition::new(server, transactions.to_vec()).unwrap());
+        assert!(covers(5, &[]) && covers(5, &[6, 9]), "seen");
+        assert!(!covers(5, &[9, 7]), "it ran at the time of the snapshot, though a later one was committed");
+        assert!(!covers(5, &[10]), "it began later");
+        assert!(covers(4, &[99]) && !covers(6, &[1]), "before a restart, and after one that was not noticed");
+    }
+
+    #[test]
+    fn position_names_what_no_later_transaction_stands_for() {
+        let mut own = OwnDeletes::default();
+        let at = |server| move |id| Transaction { id, server };
+        let ids = |own: &OwnDeletes| own.last.iter().map(|(_, transaction)| transaction.id).collect::<Vec<_>>();
+        own.add(0, at(1)(20));
+        assert_eq!(ids(&own), [20]);
+        // Two that ran at the same time; the second has the smaller number.
+        own.add(1, at(1)(22));
+        own.add(1, at(1)(21));
+        assert_eq!(ids(&own), [22, 21]);
+        // One that began between their commits stands for the first only.
+        own.add(2, at(1)(30));
+        assert_eq!(ids(&own), [21, 30]);
+        own.add(4, at(1)(31));
+        assert_eq!(ids(&own), [31]);
+        own.add(4, at(2)(1));
+        assert_eq!(ids(&own), [1], "of a server that was started again");
     }
 
     #[test]

@@ -145,23 +145,23 @@ impl Purge {
 
     /// Deletes in some spaces, and announces the whole delete with it.
     async fn step(self: &Arc<Self>, database: &Database, spaces: &[i64]) -> Result<u64> {
-        let count = step(database, |db| {
+        step(database, |db| {
             let (purge, spaces) = (Arc::clone(self), spaces.to_vec());
             Box::pin(async move { purge.delete_in(db, &spaces).await })
         })
-        .await?;
-        self.outbox.written.notify_one();
-        Ok(count)
+        .await
     }
 
     async fn delete_in(&self, db: &Db, spaces: &[i64]) -> Outcome<u64> {
+        let began = self.outbox.commits();
         db.begin().await?;
         db.batch("SET LOCAL statement_timeout = '10min'").await?;
         let mut work = Work::default();
         locked::lock(db, &mut work, spaces, false).await?;
         let count = wide::delete_in(db, &mut work, &self.delete, spaces).await?;
         let payload = payload(std::slice::from_ref(&self.delete));
-        flush::commit(db, &work, Some(&Notice { origin: self.outbox.id, payload })).await?;
+        let transaction = flush::commit(db, &work, Some(&Notice { origin: self.outbox.id, payload })).await?;
+        self.outbox.committed(began, transaction);
         Ok(count)
     }
 }

@@ -1,6 +1,7 @@
 //! Tools: packs by their names, and those of the embedder.
 
 use helmdeck_core::Error;
+use helmdeck_memory::DeletePosition;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ErrorData,
@@ -11,11 +12,12 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 
 use super::{Agent, expect_kind, unexpected};
-use crate::mcp::answer::CACHE;
+use crate::mcp::answer::{AFTER, CACHE};
 use crate::mcp::call::ToolRun;
 use crate::mcp::lists::{LIST_TTL_MS, OWN, page};
-use crate::mcp::state::CallerContext;
+use crate::mcp::state::{CallerContext, rpc_error};
 use crate::mcp::wish::CacheWish;
+use crate::position;
 
 impl Agent {
     /// Lists the tools that a caller may see, then those of the embedder.
@@ -78,13 +80,14 @@ impl Agent {
         context: &RequestContext<RoleServer>,
     ) -> Result<ToolRun, ErrorData> {
         let visit = CallerContext::of(&context.extensions)?;
-        let (call, is_long) = match missing {
-            Some(error) => (Err(error), false),
+        let after = context.meta.get(AFTER).map(read_position).transpose()?;
+        let (call, is_long, writes) = match missing {
+            Some(error) => (Err(error), false, false),
             None => {
                 let entry = self.mcp.tool(&visit.caller, &request.name)?;
                 let wish = context.meta.get(CACHE).map_or_else(|| Ok(CacheWish::default()), read_wish)?;
                 let arguments = visit.arguments.clone().unwrap_or_default();
-                (Ok(self.mcp.call(&visit.caller, &entry, arguments, wish)), entry.is_long)
+                (Ok(self.mcp.call(&visit.caller, &entry, arguments, wish)), entry.is_long, entry.writes())
             }
         };
         // Anonymous callers cannot be distinguished when they ask for their task.
@@ -94,8 +97,13 @@ impl Agent {
         let typed = ProtocolVersion::V_2026_07_28;
         let typed = context.protocol_version().is_some_and(|revision| revision.as_str() >= typed.as_str());
         let progress = context.meta.get_progress_token().filter(|_| !becomes_task);
-        Ok(ToolRun { becomes_task, progress, ..ToolRun::new(call, is_long, typed) })
+        Ok(ToolRun { becomes_task, progress, writes, after, ..ToolRun::new(call, is_long, typed) })
     }
+}
+
+fn read_position(value: &Value) -> Result<DeletePosition, ErrorData> {
+    let name = format!("_meta[\"{AFTER}\"]");
+    position::parse(&name, value.as_str().unwrap_or_default()).map_err(|error| rpc_error(&error))
 }
 
 fn read_wish(wish: &Value) -> Result<CacheWish, ErrorData> {

@@ -63,7 +63,9 @@ impl NamesOwner for TurnQuery {
     ),
     request_body(content = ref("#/components/schemas/NewTurn"), content_type = "application/json", description = "The turn"),
     responses(
-        (status = 201, description = "The turn is stored; `Location` is its address", body = ref("#/components/schemas/AddedTurn")),
+        (status = 201, description = "The turn is stored; `Location` is its address", body = ref("#/components/schemas/AddedTurn"), headers(
+            ("Helmdeck-Position" = String, description = "The position after this write, with a PostgreSQL store"),
+        )),
         (status = 200, description = "Nothing was added: the turn is stored already, or the strategy `none` stores nothing", body = ref("#/components/schemas/AddedTurn")),
         (status = 409, description = "Another turn was added under this name within a day; nothing was written"),
         Problems,

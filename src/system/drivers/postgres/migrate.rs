@@ -9,7 +9,10 @@ use tokio_postgres::GenericClient;
 use super::args::args;
 
 /// Name and SQL, in order; the first has number 1.
-const STEPS: &[(&str, &str)] = &[("system", include_str!("../../migrations/postgres/0001_system.sql"))];
+const STEPS: &[(&str, &str)] = &[
+    ("system", include_str!("../../migrations/postgres/0001_system.sql")),
+    ("callers", include_str!("../../migrations/postgres/0002_callers.sql")),
+];
 
 /// Advisory lock of a migration: the first eight bytes of `hd_system`.
 const LOCK: i64 = i64::from_be_bytes(*b"hd_syste");

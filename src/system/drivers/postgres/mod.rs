@@ -11,6 +11,8 @@ mod keys;
 mod lease;
 mod migrate;
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod tests;
 mod tokens;
 mod transfer;

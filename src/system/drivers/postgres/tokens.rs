@@ -14,8 +14,11 @@ use crate::tokens::{ApiToken, TokenQuery};
 
 const COLUMNS: &str = "id, name, tenant, subject, scope, created_at, expires_at, revoked_at, used_at, digest";
 
+/// Of one caller, over the index by caller; a plan does not depend on its parameters.
+const OF_CALLER: &str = "WHERE tenant = $1 AND subject = $2";
+/// Of everybody, of a tenant, or of everybody with a name.
+const OF_MANY: &str = "WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR subject = $2)";
 const PAGE: &str = "
- WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR subject = $2)
    AND ($3::bigint IS NULL OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)))
    AND ($4::bigint IS NULL OR (created_at, id) < ($4, $5))
  ORDER BY created_at DESC, id DESC LIMIT $6";
@@ -58,7 +61,8 @@ impl TokenRows for Postgres {
     }
 
     async fn token_page(&self, query: TokenQuery) -> Result<Vec<ApiToken>> {
-        let page = format!("SELECT {COLUMNS} FROM system_tokens {PAGE}");
+        let whose = if query.tenant.is_some() && query.subject.is_some() { OF_CALLER } else { OF_MANY };
+        let page = format!("SELECT {COLUMNS} FROM system_tokens {whose} {PAGE}");
         let (at, id) = query.after.map_or((None, None), |(at, id)| (Some(at.micros()), Some(id)));
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let live_at = query.live_at.map(Timestamp::micros);
