@@ -1,8 +1,8 @@
 //! Reads answers of the REST routes into the types of the pages.
 //!
 //! The text is parsed once, into a [`Value`], and each type is read from that. `serde_json` would parse the text anew for each of
-//! a hundred types, in code of its own for each; it also reads each struct from an array, which no route sends. So the pages
-//! are a third of the size.
+//! a hundred types, in code of its own for each; it also reads each struct from an array, which no route sends. This
+//! code is a third smaller.
 
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{
