@@ -477,8 +477,9 @@ fn fits(
         source.error(Some(span.clone()), format!("{what}'s input does not fit [input]: {}", places.join("; ")))
     })?;
     if let HandlerSpec::Http(spec) = handler {
-        spec.request(&text)
-            .map_err(|error| source.error(Some(span.clone()), format!("{what} makes no request: {}", error.message())))?;
+        spec.request(&text).map_err(|error| {
+            source.error(Some(span.clone()), format!("{what} makes no request: {}", error.message()))
+        })?;
     }
     Ok(())
 }

@@ -367,6 +367,9 @@ async fn jobs_of_lost_process_failed_and_are_retryable() {
             error: None,
             artifacts: None,
             kept: "none".into(),
+            attempt: 1,
+            retries: 0,
+            due_at: None,
         })
         .into();
     for row in &ids {

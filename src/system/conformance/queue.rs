@@ -18,7 +18,14 @@ fn call(label: &str) -> QueuedCall {
 }
 
 /// Queues a job with a label and a number of retries.
-async fn queue_with(system: &System, replica: &Replica, subject: &str, number: u32, label: &str, retries: u32) -> JobRow {
+async fn queue_with(
+    system: &System,
+    replica: &Replica,
+    subject: &str,
+    number: u32,
+    label: &str,
+    retries: u32,
+) -> JobRow {
     let row = JobRow { retries, ..row(replica, subject, number) };
     assert_eq!(system.queue_job(row.clone(), call(label), LIMITS).await.unwrap(), Accepted::Added);
     JobRow { owner: "queue".to_owned(), ..row }
@@ -158,10 +165,8 @@ pub(super) async fn lost_runs_are_queued_again_while_they_may(fixture: Fixture) 
         return;
     }
     let here = one.replica().await.unwrap();
-    let (again, once) = (
-        queue_with(&one, &here, "a", 1, "label", 1).await,
-        queue_with(&one, &here, "a", 2, "label", 0).await,
-    );
+    let (again, once) =
+        (queue_with(&one, &here, "a", 1, "label", 1).await, queue_with(&one, &here, "a", 2, "label", 0).await);
     let wanted = queue_with(&one, &here, "a", 3, "label", 1).await;
     let mut got = claim(&one, &here, 9, 9).await;
     assert_eq!(numbers(&got), [1, 2, 3]);
@@ -251,8 +256,12 @@ pub(super) async fn limits_of_the_queue_hold(fixture: Fixture) {
     }
     let here = system.replica().await.unwrap();
     let limits = JobLimits { of_caller: 2, waiting: 3 };
-    let add = async |subject, number| system.queue_job(row(&here, subject, number), call("label"), limits).await.unwrap();
-    assert_eq!((add("a", 1).await, add("a", 2).await, add("a", 3).await), (Accepted::Added, Accepted::Added, Accepted::CallerFull));
+    let add =
+        async |subject, number| system.queue_job(row(&here, subject, number), call("label"), limits).await.unwrap();
+    assert_eq!(
+        (add("a", 1).await, add("a", 2).await, add("a", 3).await),
+        (Accepted::Added, Accepted::Added, Accepted::CallerFull)
+    );
     assert_eq!((add("b", 4).await, add("b", 5).await), (Accepted::Added, Accepted::QueueFull));
     claim(&system, &here, 1, 9).await;
     assert_eq!(add("b", 5).await, Accepted::Added);

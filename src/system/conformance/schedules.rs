@@ -66,7 +66,10 @@ pub(super) async fn a_run_that_goes_on_skips_the_next(fixture: Fixture) {
     let first = due(&here, "a.b", 2);
     let job = first.row.clone();
     assert_eq!(run(first).await, Scheduled::Added);
-    assert_eq!((run(due(&here, "a.b", 3)).await, run(due(&here, "a.b", 4)).await), (Scheduled::StillRunning, Scheduled::StillRunning));
+    assert_eq!(
+        (run(due(&here, "a.b", 3)).await, run(due(&here, "a.b", 4)).await),
+        (Scheduled::StillRunning, Scheduled::StillRunning)
+    );
     assert_eq!(run(due(&here, "a.b", 3)).await, Scheduled::Taken, "it is skipped for good");
     save(&one, &[ended(&job)]).await;
     let full = DueRun { limits: JobLimits { of_caller: 0, ..LIMITS }, ..due(&here, "a.b", 5) };

@@ -51,8 +51,10 @@ impl Migrations {
                 "CREATE TABLE IF NOT EXISTS {ledger} (name TEXT PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT"
             ))?;
             transaction.execute_batch(sql)?;
-            transaction
-                .execute(&format!("INSERT INTO {ledger} (name, applied_at) VALUES (?1, unixepoch() * 1000000)"), [name])?;
+            transaction.execute(
+                &format!("INSERT INTO {ledger} (name, applied_at) VALUES (?1, unixepoch() * 1000000)"),
+                [name],
+            )?;
         }
         transaction.commit()?;
         Ok(())
@@ -69,7 +71,8 @@ impl Migrations {
         }
         let ledger = self.additions_ledger();
         let there: bool =
-            connection.query_row("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1", [&ledger], |row| row.get(0))?;
+            connection
+                .query_row("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1", [&ledger], |row| row.get(0))?;
         if !there {
             return Ok(self.additions.iter().collect());
         }

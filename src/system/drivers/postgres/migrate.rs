@@ -82,8 +82,7 @@ async fn missing(db: &(impl GenericClient + Sync)) -> Outcome<Vec<(&'static str,
 
 async fn has_table(db: &(impl GenericClient + Sync), name: &str) -> Outcome<bool> {
     // Not to_regclass: it may still answer from before the wait for a lock.
-    let there =
-        "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename::text = $1)";
+    let there = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename::text = $1)";
     Ok(db.query_typed_one(there, args![name]).await?.try_get(0)?)
 }
 

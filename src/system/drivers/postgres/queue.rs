@@ -67,7 +67,8 @@ impl QueueRows for Postgres {
             format!("SELECT {columns}, c.call, (c.job).cancel FROM system_claim_jobs($1, $2, $3, $4, $5) AS c");
         let (labels, places, per_caller) = (claim.labels.to_vec(), signed(claim.places), signed(claim.per_caller));
         let claimed = on_server!(self, CHANGE, |db| {
-            let rows = db.query_typed(&statement, args![&*owner, labels, places, per_caller, claim.now.micros()]).await?;
+            let rows =
+                db.query_typed(&statement, args![&*owner, labels, places, per_caller, claim.now.micros()]).await?;
             rows.iter()
                 .map(|row| {
                     let (sealed, cancelled) = (row.try_get(21)?, row.try_get(22)?);
