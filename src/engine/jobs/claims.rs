@@ -103,9 +103,16 @@ impl Jobs {
         if places == 0 {
             return None;
         }
-        let claimed = self.claim(runner, places).await;
-        let count = claimed.as_ref().map_or(0, Vec::len);
-        for job in claimed.unwrap_or_default() {
+        let mut claimed = self.claim(runner, places).await.unwrap_or_default();
+        if self.claims.are_over() && !claimed.is_empty() {
+            claimed.clear();
+            // They never began, so others may have them.
+            if let Err(error) = self.return_unknown().await {
+                tracing::warn!(%error, "jobs could not be left to other servers");
+            }
+        }
+        let count = claimed.len();
+        for job in claimed {
             self.start_claimed(job, runner).await;
         }
         self.table().queue.free(places.saturating_sub(count));
@@ -119,13 +126,8 @@ impl Jobs {
         let Some(book) = &self.book else { return Ok(Vec::new()) };
         let owner = self.owner().await?;
         if self.claims.unsure.load(Ordering::Acquire) {
-            let known = self.table().live.keys().map(JobId::to_string).collect();
-            let unavailable = super::book::unavailable;
-            let returned = book.system.return_claims(Arc::clone(&owner), known).await.map_err(unavailable)?;
+            self.return_unknown().await?;
             self.claims.unsure.store(false, Ordering::Release);
-            if returned > 0 {
-                tracing::info!(returned, "jobs wait again whose claim was not answered");
-            }
         }
         let claim = Claim {
             labels: self.labels(runner),
@@ -138,6 +140,18 @@ impl Jobs {
             tracing::debug!(%error, "the queue of jobs could not be looked at");
             super::book::unavailable(error)
         })
+    }
+
+    /// Queues jobs again that the database counts as those of this process, and that it does not know.
+    async fn return_unknown(&self) -> Result<()> {
+        let Some(book) = &self.book else { return Ok(()) };
+        let owner = self.owner().await?;
+        let known = self.table().live.keys().map(JobId::to_string).collect();
+        let returned = book.system.return_claims(owner, known).await.map_err(super::book::unavailable)?;
+        if returned > 0 {
+            tracing::info!(returned, "jobs wait again that were claimed and did not begin");
+        }
+        Ok(())
     }
 
     fn labels(&self, runner: &Arc<dyn JobRunner>) -> Arc<[String]> {
