@@ -13,6 +13,8 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 mod kept;
+mod scheduled;
+mod shared;
 
 /// Long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
