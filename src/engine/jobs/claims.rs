@@ -29,6 +29,8 @@ pub(super) struct Claims {
     over: AtomicBool,
     /// Whether the answer to a claim was lost: there may be jobs of this process that it does not know.
     unsure: AtomicBool,
+    /// Held during a poll.
+    polling: tokio::sync::Mutex<()>,
     /// Wakes the poll.
     pub(super) wake: Arc<Notify>,
     /// Counts jobs that began, for those that follow a job which waits.
@@ -43,6 +45,7 @@ impl Claims {
             on: AtomicBool::new(false),
             over: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
+            polling: tokio::sync::Mutex::default(),
             wake: Arc::new(Notify::new()),
             begun: watch::Sender::new(0),
             labels: Mutex::new(None),
@@ -57,6 +60,11 @@ impl Claims {
     /// Takes no more jobs. Those that wait are left to other processes.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
+    }
+
+    /// Waits until a poll that has begun has started or returned what it claimed.
+    pub(super) async fn settle(&self) {
+        drop(self.polling.lock().await);
     }
 
     fn are_over(&self) -> bool {
@@ -96,6 +104,7 @@ impl Jobs {
     ///
     /// Returns when to poll again; `None` = when a place is free.
     async fn poll(self: &Arc<Self>, runner: &Arc<dyn JobRunner>) -> Option<Duration> {
+        let _polling = self.claims.polling.lock().await;
         if self.claims.are_over() {
             return None;
         }

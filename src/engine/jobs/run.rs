@@ -229,6 +229,7 @@ impl Jobs {
     /// Starts no more jobs and ends those that wait in this process. Running jobs continue.
     pub(crate) async fn drain(&self) {
         self.claims.end();
+        let _ = tokio::time::timeout(SAVE_FOR, self.claims.settle()).await;
         let waiting = {
             let mut table = self.table();
             table.stopping = true;
