@@ -200,7 +200,7 @@ fn retries_need_an_idempotent_pack() {
     assert_eq!((error.line, error.message.contains("idempotent = true")), (Some(7), true), "{error}");
     let error = with(&format!("read_only = true\n{handler}[job]\nretry = 11\n")).unwrap_err();
     assert!(error.message.contains("at most 10"), "{error}");
-    let error = with(&format!("{handler}[job]\nretries = 1\n")).unwrap_err();
+    let error = with(&format!("{handler}[job]\nrety = 1\n")).unwrap_err();
     assert!(error.message.contains("did you mean `retry`"), "{error}");
 }
 
