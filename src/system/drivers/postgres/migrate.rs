@@ -9,13 +9,13 @@ use tokio_postgres::GenericClient;
 use super::args::args;
 
 /// Name and SQL, in order; the first has number 1.
-const STEPS: &[(&str, &str)] = &[
-    ("system", include_str!("../../migrations/postgres/0001_system.sql")),
-    ("callers", include_str!("../../migrations/postgres/0002_callers.sql")),
-];
+const STEPS: &[(&str, &str)] = &[("system", include_str!("../../migrations/postgres/0001_system.sql"))];
 
 /// Name and SQL of additions, which programs that know only the steps do not notice. They run after the steps.
-const ADDITIONS: &[(&str, &str)] = &[("queue", include_str!("../../migrations/postgres/added_queue.sql"))];
+const ADDITIONS: &[(&str, &str)] = &[
+    ("callers", include_str!("../../migrations/postgres/added_callers.sql")),
+    ("queue", include_str!("../../migrations/postgres/added_queue.sql")),
+];
 
 /// Advisory lock of a migration: the first eight bytes of `hd_system`.
 const LOCK: i64 = i64::from_be_bytes(*b"hd_syste");
