@@ -179,9 +179,12 @@ fn mcp_task_is_polled_and_cancelled_at_any_server() {
 #[test]
 fn jobs_of_a_killed_server_end_and_none_runs_twice() {
     let decks = decks(&[]);
+    // While the others stand still, the first one takes the job.
+    decks.servers[1..].iter().for_each(|server| server.signal("-STOP"));
     let lost = start(&decks.servers[0], &json!({"wait": true, "n": 0}));
     wait_for("the run to begin", || runs(&decks) == 1);
     decks.servers[0].signal("-KILL");
+    decks.servers[1..].iter().for_each(|server| server.signal("-CONT"));
     let other = start(&decks.servers[1], &json!({"n": 1}));
     for server in &decks.servers[1..] {
         wait_for("the lost job to fail", || {

@@ -52,6 +52,7 @@ mod seam;
 mod secrets;
 mod session_life;
 mod sessions;
+mod shared_jobs;
 mod shared_system;
 mod shell;
 mod soak;

@@ -30,9 +30,11 @@ impl Replicas {
         let database = Postgres::shared();
         let url = database.database();
         let homes = [(); 2].map(|()| Home::new());
-        for home in &homes {
+        for (index, home) in homes.iter().enumerate() {
             home.configure(&format!("[memory]\nurl = \"{url}\"\n[auth]\napi_tokens = true\n"));
-            for (name, script) in [("test.write", WRITE), ("test.held", HELD)] {
+            // Only one of the replicas has it, so that the other one takes none of its jobs.
+            let held = held(index);
+            for (name, script) in [("test.write", WRITE), (held.as_str(), HELD)] {
                 home.install(name, script, "");
                 let manifest = home.packs().join(format!("{name}.toml"));
                 let text = std::fs::read_to_string(&manifest).unwrap().replace("read_only = true", "read_only = false");
@@ -51,10 +53,10 @@ impl Replicas {
         self.servers[replica].ask(&authorization, body)
     }
 
-    /// Starts a job and returns its id.
+    /// Starts a job that only this replica can run, and returns its id.
     #[track_caller]
-    fn submit(&self, replica: usize, pack: &str) -> String {
-        let answer = self.ask(replica, &format!("POST /api/v1/packs/{pack}/jobs"), "{}");
+    fn submit(&self, replica: usize) -> String {
+        let answer = self.ask(replica, &format!("POST /api/v1/packs/{}/jobs", held(replica)), "{}");
         assert_eq!(answer.code, 202, "{}", answer.body);
         answer.json()["id"].as_str().unwrap().to_owned()
     }
@@ -78,6 +80,11 @@ impl Replicas {
     fn until_runs(&self, count: usize) {
         wait_for("the jobs to run", || self.lines(0, "began") >= count);
     }
+}
+
+/// Returns the name of the pack of a replica.
+fn held(replica: usize) -> String {
+    format!("test.held{replica}")
 }
 
 fn token(home: &Home) -> String {
@@ -117,7 +124,7 @@ fn tokens_and_keys_of_one_replica_work_on_the_other() {
 #[test]
 fn jobs_of_one_replica_are_shared() {
     let replicas = Replicas::start();
-    let (running, wanted) = (replicas.submit(0, "test.held"), replicas.submit(0, "test.held"));
+    let (running, wanted) = (replicas.submit(0), replicas.submit(0));
     replicas.until_runs(2);
     wait_for("the row to say so", || replicas.job(1, &running)["state"] == "running");
     let list = replicas.ask(1, "GET /api/v1/jobs", "").json();
@@ -148,9 +155,9 @@ fn jobs_of_one_replica_are_shared() {
 #[test]
 fn jobs_of_a_killed_replica_fail() {
     let mut replicas = Replicas::start();
-    let lost = replicas.submit(0, "test.held");
+    let lost = replicas.submit(0);
     replicas.until_runs(1);
-    let mine = replicas.submit(1, "test.held");
+    let mine = replicas.submit(1);
     replicas.servers[0].signal("-KILL");
     assert_eq!(replicas.servers[0].ended(), None, "it was killed");
     wait_for("its lease to end", || replicas.job(1, &lost)["state"] == "failed");
@@ -164,7 +171,7 @@ fn jobs_of_a_killed_replica_fail() {
 #[test]
 fn frozen_replica_changes_nothing_when_it_wakes() {
     let replicas = Replicas::start();
-    let lost = replicas.submit(0, "test.held");
+    let lost = replicas.submit(0);
     replicas.until_runs(1);
     replicas.servers[0].signal("-STOP");
     wait_for("its lease to end", || replicas.job(1, &lost)["state"] == "failed");
@@ -175,7 +182,7 @@ fn frozen_replica_changes_nothing_when_it_wakes() {
     assert_eq!(replicas.job(1, &lost)["state"], "failed");
     let states = replicas.database.query(&replicas.url, "SELECT DISTINCT state FROM system_jobs");
     assert_eq!(states.trim(), "failed");
-    let next = replicas.submit(0, "test.held");
+    let next = replicas.submit(0);
     wait_for("new jobs to run", || replicas.job(1, &next)["state"] == "succeeded");
     assert!(Path::new(&replicas.homes[0].packs().join("began")).exists());
 }

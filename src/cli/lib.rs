@@ -29,6 +29,7 @@ mod render;
 mod replicas;
 mod runtime;
 mod s3;
+mod schedules;
 mod seam;
 mod secret_file;
 mod signals;

@@ -3,11 +3,28 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use helmdeck_core::{Call, Outcome, Result};
+use helmdeck_core::{Call, Manifest, Outcome, Result};
 
 /// Runs calls through their pack's pipeline.
 ///
 /// The engine implements this for jobs, and for packs that call packs.
 pub(crate) trait CallRunner: Send + Sync {
     fn run_call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Outcome>>;
+}
+
+/// A pack that jobs can run.
+pub(crate) struct RunnablePack {
+    /// Its manifest.
+    pub(crate) manifest: Arc<Manifest>,
+    /// Digest of what a run depends on besides its input.
+    pub(crate) contract: [u8; 32],
+}
+
+/// Runs the calls of jobs, and knows which there can be.
+pub(crate) trait JobRunner: CallRunner {
+    /// Returns a number that grows when the packs change.
+    fn revision(&self) -> u64;
+
+    /// Returns every version of every pack.
+    fn packs(&self) -> Vec<RunnablePack>;
 }

@@ -7,6 +7,7 @@ mod load;
 mod operate;
 mod other_packs;
 mod register;
+mod scheduler;
 mod waiting;
 
 use std::sync::Arc;
@@ -27,9 +28,10 @@ pub use operate::EngineLoad;
 
 use crate::builder::Builder;
 use crate::cache::explain::Explanation;
+use crate::call_runner::JobRunner;
 use crate::config::Config;
 use crate::janitor;
-use crate::jobs::{Job, JobEvent, JobId, JobPage, JobQuery};
+use crate::jobs::{Job, JobEvent, JobId, JobPage, JobQuery, RunPlan};
 use crate::layers::{credentials, validate_input};
 use crate::memory::{self, MemoryControl};
 use crate::registry::PackInfo;
@@ -335,7 +337,23 @@ impl Engine {
         if let Some(layer) = &pack.credentials {
             credentials::resolve(layer, &checked)?;
         }
-        self.0.jobs.submit(call, pack.manifest.version, Arc::clone(&self.0) as _).await
+        let plan = RunPlan { bound: checked.stage.pinned_session.is_some(), ..pack.plan() };
+        self.0.jobs.submit(call, plan, Arc::clone(&self.0) as _).await
+    }
+
+    /// Takes jobs of the queue that servers share, and runs the schedules of packs as jobs of `caller`.
+    ///
+    /// Call it once, in a server. Without a caller no schedule runs; without a shared queue or a memory key every job runs
+    /// in the process that took it. [`Engine::shutdown`] ends it.
+    pub fn serve_jobs(&self, caller: Option<Identity>) {
+        let runner: Arc<dyn JobRunner> = Arc::clone(&self.0) as _;
+        self.0.jobs.claim_in_background(Arc::downgrade(&runner));
+        self.0.run_schedules_in_background(caller.map(Arc::new));
+    }
+
+    /// Takes no more jobs of the queue that servers share: the others run them. Those that run here continue.
+    pub fn leave_queued_jobs(&self) {
+        self.0.jobs.claim_no_more();
     }
 
     /// Returns a job of `owner`; without an owner (operators only), of any caller.
@@ -400,7 +418,8 @@ impl Engine {
 
     /// Starts no more jobs.
     ///
-    /// Waiting jobs fail, to be submitted again later; running jobs continue until [`Engine::shutdown`].
+    /// Jobs that wait in this process fail, to be submitted again later; those in the queue that servers share wait on.
+    /// Running jobs continue until [`Engine::shutdown`].
     pub async fn drain_jobs(&self) {
         self.0.jobs.drain().await;
     }

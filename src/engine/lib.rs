@@ -36,9 +36,11 @@ pub use engine::{Engine, EngineLoad, Found};
 pub use helmdeck_artifacts::{ArtifactConfig, ArtifactPage, ListedArtifact, S3Credentials, S3Location, is_damaged};
 pub use helmdeck_mcp_client::{McpReach, McpServer, McpStatus, McpValue};
 pub use helmdeck_sandbox::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};
-pub use jobs::{Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery, JobState};
+pub use jobs::{
+    Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery, JobSchedule, JobState,
+};
 pub use memory::MemoryControl;
-pub use registry::{CacheSummary, PackInfo, PackSource};
+pub use registry::{CacheSummary, PackInfo, PackSource, ScheduleSummary};
 pub use statistics::{Numbers, Report, Statistics, StatisticsSlot, Window};
 pub use tail::{CallRecord, Tail, Tailed};
 pub use views::{CallFilter, CallPage, CommonFinding, Defaults, PackUse, PastCall, RecentCall, defaults, store_error};

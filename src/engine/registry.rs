@@ -8,12 +8,13 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helmdeck_core::manifest::{Example, ManifestError, Metadata, Scope};
+use helmdeck_core::manifest::{Example, ManifestError, Metadata, Scope, Timing};
 use helmdeck_core::{Code, Error, Manifest, Need, PackName, Result, Version};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cache::pack::PackCache;
+use crate::jobs::RunPlan;
 use crate::layers::credentials::CredentialsLayer;
 use crate::layers::validate_input::ValidateInputLayer;
 use crate::pipeline::PackService;
@@ -206,6 +207,12 @@ pub struct PackInfo {
     /// Whether it runs as a job unless the caller waits.
     #[serde(rename = "async")]
     pub asynchronous: bool,
+    /// How often a job is run again whose server was lost or stopped.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry: u32,
+    /// When it runs by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleSummary>,
     /// Whether it needs a session.
     pub needs_session: bool,
     /// Where it comes from.
@@ -231,6 +238,18 @@ impl PackInfo {
     }
 }
 
+/// Schedule of a manifest.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScheduleSummary {
+    /// `every 1h`, or `cron 0 3 * * *`: in UTC.
+    pub when: String,
+    /// Input of each run.
+    pub input: Value,
+    /// The times.
+    #[serde(skip)]
+    pub timing: Timing,
+}
+
 /// Cache settings of a manifest.
 #[derive(Debug, Clone, Serialize)]
 pub struct CacheSummary {
@@ -251,6 +270,11 @@ pub struct CacheSummary {
 }
 
 impl Registered {
+    /// Returns how its jobs run.
+    pub(crate) fn plan(&self) -> RunPlan {
+        RunPlan { version: self.manifest.version, contract: self.contract, retries: self.manifest.retry, bound: false }
+    }
+
     pub(crate) fn info(&self, snapshot: &Snapshot) -> PackInfo {
         let manifest = &self.manifest;
         let versions = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
@@ -284,6 +308,12 @@ impl Registered {
             invalidates: manifest.memory.as_ref().map(|memory| sources(&memory.invalidates)).unwrap_or_default(),
             credentials: sources(&manifest.credentials),
             asynchronous: manifest.asynchronous,
+            retry: manifest.retry,
+            schedule: manifest.schedule.as_ref().map(|schedule| ScheduleSummary {
+                when: schedule.timing.to_string(),
+                input: serde_json::from_str(&schedule.input).unwrap_or_default(),
+                timing: schedule.timing.clone(),
+            }),
             needs_session: manifest.session.is_some(),
             source: self.source,
             file: manifest.file.clone(),
@@ -292,4 +322,9 @@ impl Registered {
             examples: manifest.examples.clone(),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

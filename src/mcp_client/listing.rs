@@ -193,6 +193,8 @@ fn manifest(server: &McpServer, tool: &Tool) -> Result<Manifest, String> {
         session: None,
         credentials: credentials(server)?,
         asynchronous: false,
+        retry: 0,
+        schedule: None,
         no_audit: false,
         artifact_retention: None,
         memory: None,

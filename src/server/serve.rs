@@ -243,6 +243,8 @@ impl Server {
         };
         connections.accept(&listener, stops).await;
         draining.begin();
+        // Other servers run what waits; what waits in this process alone may still begin until the listener closes.
+        app.engine().leave_queued_jobs();
         if !config.drain_for.is_zero() {
             tracing::info!(seconds = config.drain_for.as_secs_f64(), "draining: not ready any more, still answering");
             connections.accept(&listener, tokio::time::sleep(config.drain_for)).await;

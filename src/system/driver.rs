@@ -12,8 +12,10 @@ use helmdeck_memory::Result;
 
 use crate::counters::Counter;
 use crate::idempotency::{Begun, Fence};
-use crate::jobs::{JobFilter, JobRow};
+use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
+use crate::queue::{Accepted, Claim, ClaimedJob, JobLimits, QueuedCall};
 use crate::replica::Lease;
+use crate::schedules::{DueRun, Scheduled};
 use crate::statistics::Statistic;
 use crate::tokens::{ApiToken, TokenQuery};
 use crate::transfer::TableRows;
@@ -22,7 +24,7 @@ use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
 /// All rows of the system database.
 #[async_trait]
 pub(crate) trait Driver:
-    Debug + Send + Sync + CounterRows + StatisticRows + KeyRows + TokenRows + VaultRows + JobRows + TableRows
+    Debug + Send + Sync + CounterRows + StatisticRows + KeyRows + TokenRows + VaultRows + JobRows + QueueRows + TableRows
 {
     /// Returns the location, without secrets.
     fn location(&self) -> String;
@@ -61,6 +63,8 @@ pub(crate) struct SweepTimes {
     pub(crate) uses: i64,
     /// Tokens that ended before then.
     pub(crate) tokens: i64,
+    /// Runs of schedules before then, but for the last one of each pack.
+    pub(crate) schedules: i64,
 }
 
 /// Counters of the cache.
@@ -214,15 +218,38 @@ pub(crate) trait JobRows {
     /// Lists jobs that have not expired, newest first.
     async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>>;
 
-    /// Asks for the end of a job; returns whether it exists and has not ended.
-    async fn ask_to_cancel_job(&self, id: String) -> Result<bool>;
+    /// Asks for the end of a job; returns whether it exists and has not ended. One without a replica ends at once.
+    async fn ask_to_cancel_job(&self, id: String, now: Timestamp, expires_at: Timestamp) -> Result<bool>;
 
     /// Returns the unfinished jobs of an owner that shall end.
     async fn jobs_to_cancel(&self, owner: String) -> Result<Vec<String>>;
 
-    /// Ends every job whose owner is gone as `failed`, and returns how many.
-    async fn end_lost_jobs(&self, error: String, now: Timestamp, expires_at: Timestamp) -> Result<u64>;
+    /// Queues or ends every job whose owner is gone, and ends those that nobody took.
+    async fn end_lost_jobs(&self, errors: LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs>;
 
     /// Deletes the ended jobs of a caller; returns how many it deleted and how many are left.
     async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)>;
+}
+
+/// The queue that replicas share. A driver without one refuses to queue, and has nothing to claim.
+#[async_trait]
+pub(crate) trait QueueRows {
+    /// Returns whether there is one.
+    fn has_queue(&self) -> bool;
+
+    /// Writes a new job for any replica, unless its caller or the queue has too many.
+    async fn queue_job(&self, row: JobRow, call: QueuedCall, limits: JobLimits) -> Result<Accepted>;
+
+    /// Gives jobs to a replica; none if its lease is over.
+    async fn claim_jobs(&self, owner: Arc<str>, claim: Claim) -> Result<Vec<ClaimedJob>>;
+
+    /// Queues running jobs of a replica again, each with its last revision, and returns the ids of those that may run
+    /// again; none if its lease is over.
+    async fn release_jobs(&self, owner: Arc<str>, jobs: Vec<(String, u64)>) -> Result<Vec<String>>;
+
+    /// Queues jobs again that a replica owns, was given by a claim, and does not know; returns how many.
+    async fn return_claims(&self, owner: Arc<str>, known: Vec<String>) -> Result<u64>;
+
+    /// Takes a due time of a schedule, and writes the job of its run, in one transaction.
+    async fn run_schedule(&self, run: DueRun) -> Result<Scheduled>;
 }

@@ -50,6 +50,12 @@ pub struct JobRow {
     pub artifacts: Option<String>,
     /// Where its result is: `none`, `sealed`, `memory`, `large`.
     pub kept: String,
+    /// The number of this run of its call, from 1.
+    pub attempt: u32,
+    /// How often its call is run again if the replica that runs it is lost.
+    pub retries: u32,
+    /// When a schedule wanted it; `None` = a caller submitted it.
+    pub due_at: Option<Timestamp>,
 }
 
 /// Filter for a list of jobs.
@@ -61,6 +67,24 @@ pub struct JobFilter {
     pub state: Option<String>,
     /// Only those older than this id.
     pub before: Option<String>,
+}
+
+/// Errors of jobs that end without their owner, as JSON documents.
+#[derive(Debug, Clone)]
+pub struct LostErrors {
+    /// Of those whose replica is gone.
+    pub stopped: String,
+    /// Of those that no replica took.
+    pub unclaimed: String,
+}
+
+/// What became of jobs without an owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LostJobs {
+    /// How many have failed.
+    pub failed: u64,
+    /// How many wait again, to be run by another replica.
+    pub queued: u64,
 }
 
 impl System {
@@ -122,12 +146,12 @@ impl System {
 
     /// Requests the end of a job; returns whether it exists and has not ended.
     ///
-    /// Its owner finds the request with [`System::jobs_to_cancel`].
+    /// Its owner finds the request with [`System::jobs_to_cancel`]. A job that waits for any replica ends at once.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn ask_to_cancel_job(&self, id: &str) -> Result<bool> {
-        self.driver().ask_to_cancel_job(id.to_owned()).await
+    pub async fn ask_to_cancel_job(&self, id: &str, now: Timestamp, expires_at: Timestamp) -> Result<bool> {
+        self.driver().ask_to_cancel_job(id.to_owned(), now, expires_at).await
     }
 
     /// Returns the ids of an owner's unfinished jobs with a cancel request.
@@ -138,14 +162,15 @@ impl System {
         self.driver().jobs_to_cancel(owner.to_owned()).await
     }
 
-    /// Ends every job of a replica that is gone as `failed` with this error document, and returns how many.
+    /// Takes the jobs of replicas that are gone: those that may run again are queued, the others end as `failed`.
     ///
-    /// In SQLite an owner whose lock cannot be read counts as alive. Creates no database.
+    /// A job that no replica took until it expired ends too. In SQLite an owner whose lock cannot be read counts as alive.
+    /// Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn end_lost_jobs(&self, error: &str, now: Timestamp, expires_at: Timestamp) -> Result<u64> {
-        self.driver().end_lost_jobs(error.to_owned(), now, expires_at).await
+    pub async fn end_lost_jobs(&self, errors: &LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs> {
+        self.driver().end_lost_jobs(errors.clone(), now, expires_at).await
     }
 
     /// Deletes the ended jobs of a caller. Returns how many it deleted, and how many have not ended.

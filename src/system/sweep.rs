@@ -5,12 +5,13 @@ use helmdeck_memory::Result;
 
 use crate::driver::SweepTimes;
 use crate::system::{System, before};
-use crate::{tokens, vault};
+use crate::{schedules, tokens, vault};
 
 impl System {
-    /// Deletes expired keys, jobs, vault uses and API tokens, and returns how many rows.
+    /// Deletes expired keys, jobs, vault uses, API tokens and runs of schedules, and returns how many rows.
     ///
-    /// Vault uses are kept for [`vault::USES_KEPT`], ended tokens for [`tokens::TOKENS_KEPT`]. Creates no database.
+    /// Vault uses are kept for [`vault::USES_KEPT`], ended tokens for [`tokens::TOKENS_KEPT`], runs of
+    /// schedules for [`schedules::RUNS_KEPT`]. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -19,6 +20,7 @@ impl System {
             now: now.micros(),
             uses: before(now, vault::USES_KEPT),
             tokens: before(now, tokens::TOKENS_KEPT),
+            schedules: before(now, schedules::RUNS_KEPT),
         };
         self.driver().sweep(ended).await
     }

@@ -200,7 +200,17 @@ pub(crate) const TABLES: &[Table] = &[
             ("error", Type::Text),
             ("artifacts", Type::Text),
             ("kept", Type::Text),
+            ("attempt", Type::Int),
+            ("retries", Type::Int),
+            ("due_at", Type::Int),
         ],
+    },
+    Table {
+        name: "runs of schedules",
+        sqlite: "schedule_runs",
+        postgres: "system_schedule_runs",
+        keys: 2,
+        columns: &[("pack", Type::Text), ("due_at", Type::Int), ("job", Type::Text)],
     },
     Table {
         name: RESULTS,

@@ -50,6 +50,8 @@ const MANIFEST: &[(&str, &str, &str)] = &[
     ("`[handler.mcp]`", RAW, "McpTool"),
     ("`[memory]`", RAW, "Memory"),
     ("`[session]`", RAW, "SessionTable"),
+    ("`[job]`", RAW, "Job"),
+    ("`[schedule]`", RAW, "Schedule"),
     ("`[artifacts]`", RAW, "Artifacts"),
     ("`[metadata]`", include_str!("../../src/core/manifest/mod.rs"), "Metadata"),
     ("`[[examples]]`", RAW, "Example"),
@@ -61,7 +63,10 @@ fn spelled(key: &str, kind: &str) -> &'static str {
     let kind = kind.replace("Option<", "").replace("Spanned<", "").replace("super::", "");
     match kind.trim_end_matches('>') {
         "String" if key.ends_with("bytes") || kind.contains("size") => "size",
-        "String" if ["timeout", "ttl", "retention", "revalidate_for"].contains(&key) || key.starts_with("stale_") => {
+        "String"
+            if ["timeout", "ttl", "retention", "revalidate_for", "every"].contains(&key)
+                || key.starts_with("stale_") =>
+        {
             "duration"
         }
         "String" => "text",
@@ -73,7 +78,8 @@ fn spelled(key: &str, kind: &str) -> &'static str {
         "Vec<Example" => "list of tables",
         "Scope" | "SingleFlight" => "text",
         "toml::Value" => "any value",
-        "Metadata" | "Handler" | "McpTool" | "SessionTable" | "Artifacts" | "Memory" | "http::Raw" => "table",
+        "Metadata" | "Handler" | "McpTool" | "SessionTable" | "Job" | "Schedule" | "Artifacts" | "Memory"
+        | "http::Raw" => "table",
         other => panic!("{key}: no word for the type {other}"),
     }
 }

@@ -24,6 +24,7 @@ use crate::gate;
 use crate::logging;
 use crate::output::Output;
 use crate::replicas;
+use crate::schedules;
 use crate::system;
 use crate::wire::{MemoryUse, Setup};
 use crate::writable;
@@ -264,10 +265,29 @@ async fn packs(report: &mut Report, setup: &Setup) {
             let served = packs.iter().filter(|pack| pack.waits_for.is_none()).count();
             report.fact("packs", format!("{served} served, {} refused", refused.len()));
             waiting(report, &packs);
+            scheduled(report, setup, &packs);
             report.errors.extend(refused.iter().map(ToString::to_string));
             engine.shutdown().await;
         }
         Err(failure) => report.failed("packs", &failure),
+    }
+}
+
+/// Reports the packs that run by a schedule, and whose jobs their runs are.
+fn scheduled(report: &mut Report, setup: &Setup, packs: &[PackInfo]) {
+    let names: Vec<_> = packs.iter().filter(|pack| pack.schedule.is_some()).map(|pack| pack.name.to_string()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let names = names.join(", ");
+    let authenticated = matches!(setup.auth(), Ok(Some(_)));
+    match schedules::caller(&setup.settings, authenticated) {
+        Ok(Some(caller)) => report.fact("schedules", format!("{names}, as {}/{}", caller.tenant(), caller.user())),
+        Ok(None) => report.warnings.push(format!(
+            "packs have schedules ({names}), and schedule.caller is not set, so none runs; name the caller that their \
+             runs belong to"
+        )),
+        Err(failure) => report.failed("schedules", &failure),
     }
 }
 

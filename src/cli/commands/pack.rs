@@ -8,6 +8,7 @@ use helmdeck_core::manifest::ManifestError;
 use helmdeck_core::schema::properties;
 use helmdeck_core::suggest::did_you_mean;
 use helmdeck_core::text::{collapse_whitespace, count, escaped};
+use helmdeck_core::{Clock as _, SystemClock};
 use helmdeck_engine::{Engine, PackInfo};
 use serde_json::{Value, json};
 
@@ -196,6 +197,13 @@ fn describe(pack: &PackInfo) -> String {
     if pack.needs_session {
         fact("session", "needed".to_owned());
     }
+    if pack.retry > 0 {
+        fact("retry", format!("{}, if the server of a job is lost or stopped", times(pack.retry)));
+    }
+    if let Some(schedule) = &pack.schedule {
+        let next = schedule.timing.next(SystemClock::default().now());
+        fact("schedule", format!("{} (UTC), next at {}", schedule.when, next.to_rfc3339()));
+    }
     text.push_str(&columns(&rows));
     text.push_str(&members("\ninput:\n", &pack.input, true));
     text.push_str(&members("\noutput:\n", &pack.output, false));
@@ -204,6 +212,10 @@ fn describe(pack: &PackInfo) -> String {
         text.push_str(&format!("\n{description}:\n  helmdeck run {}{}\n", pack.name, arguments(&example.input)));
     }
     text
+}
+
+fn times(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 /// Formats an input as arguments: `key=value` if exact and free of shell quotes, else `--input`.

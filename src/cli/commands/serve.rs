@@ -26,6 +26,7 @@ use crate::notify::Notifier;
 use crate::output::Output;
 use crate::replicas;
 use crate::runtime::block_on_threads;
+use crate::schedules;
 use crate::signals::{self, Stop};
 use crate::telemetry::Export;
 use crate::wire::Setup;
@@ -72,6 +73,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     let engine = setup.serving_engine().await?;
     engine.import_in_background();
     start_sweeping(&setup, &engine);
+    engine.serve_jobs(schedules::caller(&setup.settings, authenticated)?);
     engine.start_statistics();
     let export = Export::start(&setup, &engine, &setup.conversations)?;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use helmdeck_core::Identity;
 use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size, size, text};
 use helmdeck_memory::Kind;
@@ -71,6 +72,33 @@ pub(crate) struct Memory {
     /// How often `serve` and `mcp` sweep.
     #[serde(with = "text")]
     pub(crate) sweep_interval: Duration,
+}
+
+/// `[schedule]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScheduleSettings {
+    /// Tenant and user that scheduled runs belong to, as `tenant/user`; empty = nobody said so.
+    pub(crate) caller: String,
+}
+
+impl ScheduleSettings {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.named().map(drop)
+    }
+
+    /// Returns the caller, if one is named.
+    ///
+    /// # Errors
+    /// A message if it is no caller.
+    pub(crate) fn named(&self) -> Result<Option<Identity>, String> {
+        if self.caller.is_empty() {
+            return Ok(None);
+        }
+        let form = || format!("schedule.caller is \"{}\"; write it as \"tenant/user\"", self.caller.escape_debug());
+        let (tenant, user) = self.caller.split_once('/').ok_or_else(form)?;
+        Identity::new(tenant, user).map(Some).map_err(|error| format!("schedule.caller: {error}"))
+    }
 }
 
 /// `[system]`.

@@ -13,7 +13,7 @@ use toml::{Table, Value};
 use super::file::ConfigFile;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings, SystemSettings};
+use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, ScheduleSettings, SeamSettings, SystemSettings};
 use super::servers;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
+    /// `[schedule]`.
+    pub(crate) schedule: ScheduleSettings,
     /// `[system]`.
     pub(crate) system: SystemSettings,
     /// `[conversation]`.
@@ -142,6 +144,7 @@ impl Reading<'_> {
         let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
         let mcp = self.read(of_mcp, &["mcp"], McpConfig::validate);
         let memory = self.memory(file, env);
+        let schedule = self.part("schedule", ScheduleSettings::check);
         let system = self.part("system", SystemSettings::check);
         let conversation = self.part("conversation", conversation);
         let egress = self.part("egress", |_: &helmdeck_egress::Config| Ok(()));
@@ -168,6 +171,7 @@ impl Reading<'_> {
             auth: auth?,
             mcp: mcp?,
             memory: memory?,
+            schedule: schedule?,
             system: system?,
             conversation: conversation?,
             engine: engine?,

@@ -6,6 +6,7 @@
 pub mod http;
 mod parse;
 mod raw;
+pub mod schedule;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+pub use self::schedule::{ScheduleSpec, Timing};
 use crate::ids::{PackName, Version};
 use crate::schema::Schema;
 use crate::template::Template;
@@ -53,6 +55,10 @@ pub struct Manifest {
     pub credentials: Vec<Template>,
     /// Whether it runs as a job, unless the caller waits for the answer.
     pub asynchronous: bool,
+    /// How often a job is run again whose server was lost or stopped. Only jobs of idempotent packs are.
+    pub retry: u32,
+    /// When it runs by itself, if its author wants that.
+    pub schedule: Option<ScheduleSpec>,
     /// Whether no audit row is written.
     pub no_audit: bool,
     /// How long its artifacts are kept; the operator's default if absent.

@@ -8,7 +8,8 @@ use serde_json::Value;
 use toml::Spanned;
 
 use super::{
-    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, http, raw,
+    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, ScheduleSpec, SessionSpec,
+    Timing, http, raw,
 };
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
@@ -28,6 +29,8 @@ const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 /// `helmdeck_memory::Limits::tags`.
 const MAX_TAGS: usize = 16;
 const MAX_CREDENTIALS: usize = 8;
+/// Limit of `[job] retry`.
+const MAX_RETRIES: u32 = 10;
 
 /// Top-level keys of a manifest that are easily put below a table header by mistake.
 const TOP_KEYS: &[&str] = &[
@@ -145,7 +148,10 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
     let examples =
         raw.examples.iter().map(|example| example_of(&source, example, &input, &handler)).collect::<Result<_, _>>()?;
 
-    Ok(Manifest {
+    let schedule =
+        raw.schedule.as_ref().map(|schedule| schedule_of(&source, schedule, &input, &handler)).transpose()?;
+
+    let manifest = Manifest {
         name,
         version,
         title: raw.title.map(|title| title.into_inner().trim().to_owned()),
@@ -160,12 +166,50 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
         session,
         credentials,
         asynchronous: raw.asynchronous,
+        retry: 0,
+        schedule,
         no_audit: raw.no_audit,
         artifact_retention,
         memory,
         examples,
         file: file.to_owned(),
-    })
+    };
+    let retry = match raw.job.as_ref().and_then(|job| job.retry.as_ref()) {
+        Some(retry) => source.read(retry, |retry| retries(*retry, manifest.idempotent()))?,
+        None => 0,
+    };
+    Ok(Manifest { retry, ..manifest })
+}
+
+/// Checks how often jobs are run again.
+fn retries(retry: u32, idempotent: bool) -> Result<u32, String> {
+    if retry > MAX_RETRIES {
+        return Err(format!("retry = {retry} is too much; at most {MAX_RETRIES} are allowed"));
+    }
+    if retry > 0 && !idempotent {
+        return Err("retry needs idempotent = true: nobody knows what a lost run has done".to_owned());
+    }
+    Ok(retry)
+}
+
+fn schedule_of(
+    source: &SourceText<'_>,
+    schedule: &Spanned<raw::Schedule>,
+    input: &Schema,
+    handler: &HandlerSpec,
+) -> Result<ScheduleSpec, ManifestError> {
+    let raw = schedule.get_ref();
+    let timing = match (&raw.every, &raw.cron) {
+        (Some(every), None) => source.read(every, |text| Timing::every(text))?,
+        (None, Some(cron)) => source.read(cron, |text| Timing::cron(text))?,
+        _ => return Err(source.error(Some(schedule.span()), "[schedule] needs exactly one of `every` and `cron`")),
+    };
+    let (value, span) = match &raw.input {
+        Some(input) => (to_json(input.get_ref()), input.span()),
+        None => (Value::Object(serde_json::Map::new()), schedule.span()),
+    };
+    fits(source, "the schedule", &span, &value, input, handler)?;
+    Ok(ScheduleSpec { timing, input: value.to_string() })
 }
 
 fn hints_of(source: &SourceText<'_>, raw: &raw::Manifest) -> Result<Hints, ManifestError> {
@@ -410,6 +454,19 @@ fn example_of(
 ) -> Result<Example, ManifestError> {
     let raw = example.get_ref();
     let value = to_json(&raw.input);
+    fits(source, "the example", &example.span(), &value, input, handler)?;
+    Ok(Example { input: value, output: raw.output.as_ref().map(to_json), description: raw.description.clone() })
+}
+
+/// Checks that an input fits the schema, and that a request can be made of it.
+fn fits(
+    source: &SourceText<'_>,
+    what: &str,
+    span: &Range<usize>,
+    value: &Value,
+    input: &Schema,
+    handler: &HandlerSpec,
+) -> Result<(), ManifestError> {
     let text = input.fill(&value.to_string()).into_owned();
     let filled: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     input.validate(&filled).map_err(|violations| {
@@ -417,12 +474,12 @@ fn example_of(
             .iter()
             .map(|v| format!("at {}: {}", if v.pointer.is_empty() { "/" } else { &v.pointer }, v.detail))
             .collect();
-        source.error(Some(example.span()), format!("the example's input does not fit [input]: {}", places.join("; ")))
+        source.error(Some(span.clone()), format!("{what}'s input does not fit [input]: {}", places.join("; ")))
     })?;
     if let HandlerSpec::Http(spec) = handler {
         spec.request(&text).map_err(|error| {
-            source.error(Some(example.span()), format!("the example makes no request: {}", error.message()))
+            source.error(Some(span.clone()), format!("{what} makes no request: {}", error.message()))
         })?;
     }
-    Ok(Example { input: value, output: raw.output.as_ref().map(to_json), description: raw.description.clone() })
+    Ok(())
 }

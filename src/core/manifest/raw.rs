@@ -47,6 +47,10 @@ pub(super) struct Manifest {
     /// Whether a call becomes a job unless its caller waits. Default `false`.
     #[serde(default, rename = "async")]
     pub(super) asynchronous: bool,
+    /// How its jobs run.
+    pub(super) job: Option<Job>,
+    /// When it runs by itself.
+    pub(super) schedule: Option<Spanned<Schedule>>,
     /// Whether calls leave no audit row. Default `false`.
     #[serde(default)]
     pub(super) no_audit: bool,
@@ -105,6 +109,26 @@ pub(super) struct SessionTable {
     pub(super) network: bool,
     /// Memory limit. Default: `[session]` of the configuration.
     pub(super) memory: Option<Spanned<String>>,
+}
+
+/// `[job]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Job {
+    /// How often, at most 10, another server runs a job again whose server was lost or stopped. Needs `idempotent`. Default 0.
+    pub(super) retry: Option<Spanned<u32>>,
+}
+
+/// `[schedule]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Schedule {
+    /// Interval between two runs, counted from 1970: `1h` runs at each full hour. Either this or `cron`.
+    pub(super) every: Option<Spanned<String>>,
+    /// Minute, hour, day of the month, month and day of the week, in UTC: `0 3 * * *`. Either this or `every`.
+    pub(super) cron: Option<Spanned<String>>,
+    /// Input of each run. Default: an empty object.
+    pub(super) input: Option<Spanned<toml::Value>>,
 }
 
 /// `[artifacts]`.

@@ -185,3 +185,44 @@ fn hints_are_read_and_must_not_contradict_read_only() {
     }
     assert!(refusal("read_only = true", "read_only = true\ntitle = \" \"").contains("title is empty"));
 }
+
+#[test]
+fn retries_need_an_idempotent_pack() {
+    let with = |more: &str| {
+        let text = format!("name = \"t.a\"\nversion = \"v1\"\ndescription = \"d\"\n{more}");
+        Manifest::parse("a.toml", &text, &|_| Err("none".to_owned()))
+    };
+    let handler = "[handler]\nbuiltin = \"t.a\"\n";
+    assert_eq!(with(&format!("idempotent = true\n{handler}[job]\nretry = 2\n")).unwrap().retry, 2);
+    assert_eq!(with(&format!("read_only = true\n{handler}[job]\nretry = 1\n")).unwrap().retry, 1);
+    assert_eq!(with(handler).unwrap().retry, 0);
+    let error = with(&format!("{handler}[job]\nretry = 1\n")).unwrap_err();
+    assert_eq!((error.line, error.message.contains("idempotent = true")), (Some(7), true), "{error}");
+    let error = with(&format!("read_only = true\n{handler}[job]\nretry = 11\n")).unwrap_err();
+    assert!(error.message.contains("at most 10"), "{error}");
+    let error = with(&format!("{handler}[job]\nrety = 1\n")).unwrap_err();
+    assert!(error.message.contains("did you mean `retry`"), "{error}");
+}
+
+#[test]
+fn schedule_has_times_and_a_valid_input() {
+    let with = |more: &str| {
+        let text = format!(
+            "name = \"t.a\"\nversion = \"v1\"\ndescription = \"d\"\n[handler]\nbuiltin = \"t.a\"\n[input]\ntype = \"object\"\n\
+             required = [\"n\"]\n[input.properties]\nn = {{ type = \"integer\" }}\n{more}"
+        );
+        Manifest::parse("a.toml", &text, &|_| Err("none".to_owned()))
+    };
+    let schedule = with("[schedule]\nevery = \"1h\"\ninput = { n = 1 }\n").unwrap().schedule.unwrap();
+    assert_eq!((schedule.input.as_str(), schedule.timing), ("{\"n\":1}", Timing::every("1h").unwrap()));
+    for (wrong, line, why) in [
+        ("[schedule]\ninput = { n = 1 }\n", 11, "exactly one of `every` and `cron`"),
+        ("[schedule]\nevery = \"1h\"\ncron = \"0 3 * * *\"\ninput = { n = 1 }\n", 11, "exactly one of"),
+        ("[schedule]\ncron = \"0 33 * * *\"\ninput = { n = 1 }\n", 12, "hour \"33\""),
+        ("[schedule]\nevery = \"1h\"\ninput = { n = \"x\" }\n", 13, "the schedule's input does not fit [input]: at /n"),
+        ("[schedule]\nevery = \"1h\"\n", 11, "the schedule's input does not fit [input]"),
+    ] {
+        let error = with(wrong).unwrap_err();
+        assert_eq!((error.line, error.message.contains(why)), (Some(line), true), "{error}");
+    }
+}

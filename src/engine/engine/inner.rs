@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::found;
 use crate::audit::Audit;
-use crate::call_runner::CallRunner;
+use crate::call_runner::{CallRunner, JobRunner, RunnablePack};
 use crate::config::Config;
 use crate::folder::Follow;
 use crate::janitor::Janitor;
@@ -62,6 +62,18 @@ impl CallRunner for Inner {
             let pack = self.find(&call).await?;
             found::run(&self, pack, call).await
         })
+    }
+}
+
+impl JobRunner for Inner {
+    fn revision(&self) -> u64 {
+        self.registry.revision()
+    }
+
+    fn packs(&self) -> Vec<RunnablePack> {
+        let snapshot = self.registry.snapshot();
+        let all = snapshot.packs.values().flatten();
+        all.map(|pack| RunnablePack { manifest: Arc::clone(&pack.manifest), contract: pack.contract }).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Queries on jobs, for the transports: the jobs of this process first, then those in the database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
@@ -90,7 +91,7 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`Jobs::job`].
-    pub(crate) async fn cancel(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+    pub(crate) async fn cancel(self: &Arc<Self>, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         match (self.find(owner, id).await?, &self.book) {
             (Some(live), _) => {
                 if !live.job().state.is_final() {
@@ -107,7 +108,12 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`Jobs::job`].
-    pub(crate) async fn wait_for(&self, owner: Option<&Identity>, id: &JobId, limit: Duration) -> Result<Job> {
+    pub(crate) async fn wait_for(
+        self: &Arc<Self>,
+        owner: Option<&Identity>,
+        id: &JobId,
+        limit: Duration,
+    ) -> Result<Job> {
         let events = self.follow(owner, id, None).await?;
         let ended = async {
             tokio::pin!(events);
@@ -133,7 +139,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::job`].
     pub(crate) async fn follow(
-        &self,
+        self: &Arc<Self>,
         owner: Option<&Identity>,
         id: &JobId,
         after: Option<u64>,
@@ -142,20 +148,27 @@ impl Jobs {
             (Some(live), _) => follow::EventSource::Live(live),
             (None, Some(book)) => {
                 let (job, _) = book.find(owner, id).await?;
-                follow::EventSource::Record(book.clone(), Some(Box::new(job)))
+                follow::EventSource::Record(Some(Box::new(job)))
             }
             (None, None) => return Err(book::unknown(id)),
         };
-        Ok(follow::events(source, id.clone(), after))
+        Ok(follow::events(Arc::clone(self), source, id.clone(), after))
     }
 
     /// Ends the jobs of lost processes, now and every few seconds, until the engine shuts down.
-    pub(crate) fn end_lost_in_background(&self) {
+    pub(crate) fn end_lost_in_background(self: &Arc<Self>) {
         let Some(book) = self.book.clone() else { return };
-        let lost = self.metrics.lost.clone();
+        let jobs = Arc::downgrade(self);
         let look = async move {
             loop {
-                lost.inc_by(book.end_lost().await);
+                let lost = book.end_lost().await;
+                let Some(jobs) = jobs.upgrade() else { return };
+                jobs.metrics.lost.inc_by(lost.failed);
+                jobs.metrics.again.inc_by(lost.queued);
+                if lost.queued > 0 {
+                    jobs.claims.wake.notify_one();
+                }
+                drop(jobs);
                 tokio::time::sleep(LOST_EVERY).await;
             }
         };

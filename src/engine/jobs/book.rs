@@ -6,7 +6,7 @@ use std::time::Duration;
 use helmdeck_core::{Clock, Code, Error, Identity, Outcome, Result};
 use helmdeck_memory::{KeyRing, StoreError};
 use helmdeck_system::System;
-use helmdeck_system::jobs::{JobFilter, JobRow};
+use helmdeck_system::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
 
 use super::document::{self, ResultLocation};
 use super::{Job, JobError, JobId, JobPage, JobQuery, JobState};
@@ -110,7 +110,9 @@ impl JobBook {
         if job.state.is_final() {
             return Ok(job);
         }
-        self.system.ask_to_cancel_job(id.as_str()).await.map_err(unavailable)?;
+        let now = self.clock.now();
+        let expires_at = now.saturating_add(self.retention);
+        self.system.ask_to_cancel_job(id.as_str(), now, expires_at).await.map_err(unavailable)?;
         self.wait(owner, id, CANCEL_WAIT).await
     }
 
@@ -133,21 +135,26 @@ impl JobBook {
         }
     }
 
-    /// Ends the jobs of lost processes, and returns how many.
+    /// Ends or queues the jobs of lost processes, and returns how many of each.
     ///
     /// If the database is not available, a later check does it.
-    pub(super) async fn end_lost(&self) -> u64 {
+    pub(super) async fn end_lost(&self) -> LostJobs {
         let now = self.clock.now();
-        let error = JobError::stopped().to_document();
-        match self.system.end_lost_jobs(&error, now, now.saturating_add(self.retention)).await {
-            Ok(0) => 0,
-            Ok(count) => {
-                tracing::warn!(count, "jobs of a process that is gone have failed");
-                count
+        let errors =
+            LostErrors { stopped: JobError::stopped().to_document(), unclaimed: JobError::unclaimed().to_document() };
+        match self.system.end_lost_jobs(&errors, now, now.saturating_add(self.retention)).await {
+            Ok(lost) => {
+                if lost.failed > 0 {
+                    tracing::warn!(count = lost.failed, "jobs of a process that is gone have failed");
+                }
+                if lost.queued > 0 {
+                    tracing::warn!(count = lost.queued, "jobs of a process that is gone wait to be run again");
+                }
+                lost
             }
             Err(error) => {
                 tracing::debug!(%error, "the owners of jobs could not be looked at");
-                0
+                LostJobs::default()
             }
         }
     }

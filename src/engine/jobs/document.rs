@@ -10,7 +10,7 @@ use helmdeck_memory::{KeyRing, Namespace};
 use helmdeck_system::jobs::JobRow;
 use serde::{Deserialize, Serialize};
 
-use super::{Job, JobError, JobId, JobProgress, JobState};
+use super::{Job, JobError, JobId, JobProgress, JobSchedule, JobState};
 
 /// Purpose of the seal of results.
 const PURPOSE: &str = "job";
@@ -38,7 +38,9 @@ impl ResultLocation {
 }
 
 /// Encodes a job as a row of its owner process.
-pub(super) fn to_row(job: &Job, owner: &str, kept: ResultLocation) -> JobRow {
+///
+/// `retries` is only for new rows: it never changes.
+pub(super) fn to_row(job: &Job, owner: &str, kept: ResultLocation, retries: u32) -> JobRow {
     let progress = job.progress.as_ref();
     JobRow {
         id: job.id.to_string(),
@@ -60,6 +62,9 @@ pub(super) fn to_row(job: &Job, owner: &str, kept: ResultLocation) -> JobRow {
         // Plain data: writing it to memory cannot fail.
         artifacts: (!job.artifacts.is_empty()).then(|| serde_json::to_string(&job.artifacts).unwrap_or_default()),
         kept: kept.as_str().to_owned(),
+        attempt: job.attempt.unwrap_or(1),
+        retries,
+        due_at: job.schedule.map(|schedule| schedule.due_at),
     }
 }
 
@@ -93,6 +98,8 @@ pub(super) fn of_row(row: JobRow) -> Option<(Job, ResultLocation)> {
         // Only the process that ran the job knows whether a result in memory still exists.
         has_result: kept == ResultLocation::Sealed,
         artifacts: row.artifacts.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text)).ok()?,
+        attempt: (row.retries > 0).then_some(row.attempt),
+        schedule: row.due_at.map(|due_at| JobSchedule { due_at }),
         revision: row.revision,
     };
     Some((job, kept))

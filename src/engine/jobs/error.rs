@@ -51,6 +51,12 @@ impl JobError {
         Self::of(&Error::new(Code::Overloaded, "the server stopped while this job ran; start it again"))
     }
 
+    /// Makes the error of a job that no process took until it expired.
+    pub(super) fn unclaimed() -> Self {
+        let message = "no server that has this pack in this version took the job in time; start it again";
+        Self::of(&Error::new(Code::Overloaded, message))
+    }
+
     /// Takes the public part of an error.
     pub(super) fn of(error: &Error) -> Self {
         Self {

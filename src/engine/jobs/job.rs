@@ -98,8 +98,22 @@ pub struct Job {
     pub has_result: bool,
     /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
+    /// The number of this run of its call, from 1; `None` = its pack is not run again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The schedule that wanted it; `None` = a caller submitted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<JobSchedule>,
     /// Number of its latest event; grows with every change.
     pub revision: u64,
+}
+
+/// Why a schedule wanted a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct JobSchedule {
+    /// When it was due.
+    #[serde(with = "rfc3339")]
+    pub due_at: Timestamp,
 }
 
 impl Job {

@@ -31,6 +31,8 @@ pub(super) struct Live {
     /// Id of this replica when the job was stored; empty if it is not. Only under it may the job be saved.
     pub(super) owner: Arc<str>,
     pub(super) identity: Arc<Identity>,
+    /// Whether another process may run its call again if this one ends.
+    pub(super) again: bool,
     /// Cancelled to end the call.
     pub(super) cancel: CancellationToken,
     clock: Arc<dyn Clock>,
@@ -52,6 +54,8 @@ struct LiveState {
     result: Option<Arc<Outcome>>,
     /// Revision in the database.
     saved: u64,
+    /// Whether it is no job of this process any more.
+    left: bool,
 }
 
 /// Why a call is ended early.
@@ -79,6 +83,7 @@ impl Live {
         job: Job,
         owner: Arc<str>,
         identity: Arc<Identity>,
+        again: bool,
         clock: Arc<dyn Clock>,
         changes: Arc<Tail<Arc<Job>>>,
     ) -> Self {
@@ -94,9 +99,10 @@ impl Live {
             sealed: None,
             result: None,
             saved: number,
+            left: false,
         };
-        let last = watch::Sender::new(number);
-        Self { id, owner, identity, cancel: CancellationToken::new(), clock, changes, inner: Mutex::new(inner), last }
+        let (last, cancel) = (watch::Sender::new(number), CancellationToken::new());
+        Self { id, owner, identity, again, cancel, clock, changes, inner: Mutex::new(inner), last }
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -110,7 +116,7 @@ impl Live {
     /// Changes the job and notifies its followers. A job that is ending does not change any more.
     pub(super) fn change(&self, change: impl FnOnce(&mut Job)) {
         let mut inner = self.lock();
-        if inner.ending.is_none() && !inner.job.state.is_final() {
+        if inner.ending.is_none() && !inner.left && !inner.job.state.is_final() {
             let mut job = (*inner.job).clone();
             change(&mut job);
             inner.append(job);
@@ -132,7 +138,7 @@ impl Live {
     /// Sets the end of the job without a notification; `false` if it was set before.
     pub(super) fn end(&self, result: JobEnd, change: impl FnOnce(&mut Job)) -> bool {
         let mut inner = self.lock();
-        if inner.ending.is_some() || inner.job.state.is_final() {
+        if inner.ending.is_some() || inner.left || inner.job.state.is_final() {
             return false;
         }
         let mut job = (*inner.job).clone();
@@ -144,6 +150,23 @@ impl Live {
         inner.result = result.memory;
         inner.ending = Some(Arc::new(job));
         true
+    }
+
+    /// Leaves the job to other processes: nothing of it is written any more, and followers look at its row.
+    pub(super) fn leave(&self) {
+        let mut inner = self.lock();
+        inner.left = true;
+        self.last.send_replace(inner.job.revision);
+    }
+
+    /// Returns whether it is no job of this process any more.
+    pub(super) fn has_left(&self) -> bool {
+        self.lock().left
+    }
+
+    /// Returns the number of its last event.
+    pub(super) fn revision(&self) -> u64 {
+        self.lock().job.revision
     }
 
     /// Notifies all followers of the end.
@@ -161,7 +184,8 @@ impl Live {
     pub(super) fn unsaved(&self) -> Option<(JobRow, Option<Vec<u8>>)> {
         let inner = self.lock();
         let job = inner.ending.as_ref().unwrap_or(&inner.job);
-        (job.revision > inner.saved).then(|| (document::to_row(job, &self.owner, inner.kept), inner.sealed.clone()))
+        let newer = job.revision > inner.saved && !inner.left;
+        newer.then(|| (document::to_row(job, &self.owner, inner.kept, 0), inner.sealed.clone()))
     }
 
     /// Records that this revision is stored.

@@ -20,6 +20,8 @@ pub(super) struct Queue<C, T> {
     /// Reserved places: of waiting items, and of items about to be pushed.
     taken: usize,
     running: usize,
+    /// Places of running items that are about to be begun.
+    held: usize,
 }
 
 #[derive(Debug)]
@@ -45,6 +47,7 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
             turns: VecDeque::new(),
             taken: 0,
             running: 0,
+            held: 0,
         }
     }
 
@@ -71,7 +74,7 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
 
     /// Takes the next item that may run now, if any. Call [`Queue::ended`] at its end.
     pub(super) fn next(&mut self) -> Option<T> {
-        if self.running >= self.concurrency {
+        if self.running + self.held >= self.concurrency {
             return None;
         }
         let may_run = |caller: &C| self.callers.get(caller).is_some_and(|line| line.running < self.per_caller);
@@ -86,6 +89,25 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         self.running += 1;
         self.taken -= 1;
         Some(item)
+    }
+
+    /// Holds all places of running items that are free, for items from elsewhere, and returns how many.
+    pub(super) fn hold(&mut self) -> usize {
+        let free = self.concurrency.saturating_sub(self.running + self.held);
+        self.held += free;
+        free
+    }
+
+    /// Frees places of [`Queue::hold`].
+    pub(super) fn free(&mut self, places: usize) {
+        self.held = self.held.saturating_sub(places);
+    }
+
+    /// Records that an item from elsewhere runs in a held place. Call [`Queue::ended`] at its end.
+    pub(super) fn begin(&mut self, caller: C) {
+        self.free(1);
+        self.callers.entry(caller).or_default().running += 1;
+        self.running += 1;
     }
 
     /// Records that an item of this caller has ended.
@@ -191,6 +213,21 @@ mod tests {
         queue.release();
         assert_eq!(queue.next().as_deref(), Some("a0"));
         assert!(queue.reserve() && queue.reserve() && !queue.reserve());
+    }
+
+    #[test]
+    fn held_places_are_taken_by_nobody_else() {
+        let mut queue = Queue::new(9, 3, 2);
+        filled(&mut queue, "a", 2);
+        assert_eq!((queue.next().as_deref(), queue.hold(), queue.hold()), (Some("a0"), 2, 0));
+        assert_eq!((queue.next(), queue.running()), (None, 1));
+        queue.begin("b");
+        queue.free(1);
+        assert_eq!((queue.running(), queue.next().as_deref()), (2, Some("a1")));
+        for caller in ["a", "a", "b"] {
+            queue.ended(&caller);
+        }
+        assert_eq!((queue.running(), queue.hold(), queue.callers.len()), (0, 3, 0));
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use helmdeck_core::{Call, Code, Error, Identity, Outcome, Result, Version};
+use helmdeck_memory::KeyRing;
+use helmdeck_system::queue::{Accepted, JobLimits, QueuedCall};
 
 use super::document::{self, ResultLocation};
 use super::live::{JobEnd, Live, StopReason};
-use super::table::{Jobs, Waiting};
-use super::{Job, JobError, JobId, JobState, book};
-use crate::call_runner::CallRunner;
+use super::table::{Jobs, Waiting, full};
+use super::{Job, JobError, JobId, JobSchedule, JobState, book, sealed_call};
+use crate::call_runner::JobRunner;
 
 /// Retry time for a caller whose job found no place.
 pub(super) const COME_BACK: Duration = Duration::from_secs(5);
@@ -19,6 +21,19 @@ pub(super) const COME_BACK: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(10);
 /// How long the end of a job waits for the database before followers are notified anyway.
 const SAVE_FOR: Duration = Duration::from_secs(5);
+
+/// How a job runs.
+#[derive(Debug, Clone)]
+pub(crate) struct RunPlan {
+    /// The version of its pack.
+    pub(crate) version: Version,
+    /// Digest of what the pack's runs depend on besides the input.
+    pub(crate) contract: [u8; 32],
+    /// How often it is run again if its process is lost.
+    pub(crate) retries: u32,
+    /// Whether it needs something of this process, such as a session.
+    pub(crate) bound: bool,
+}
 
 impl Jobs {
     /// Queues a call, whose input and credentials were checked, and returns its job. `runner` runs it.
@@ -29,23 +44,64 @@ impl Jobs {
     pub(crate) async fn submit(
         self: &Arc<Self>,
         mut call: Call,
-        version: Version,
-        runner: Arc<dyn CallRunner>,
+        plan: RunPlan,
+        runner: Arc<dyn JobRunner>,
     ) -> Result<Job> {
         // The job runs the version that was requested, even if another one arrives in the meantime.
-        call.version = Some(version);
+        call.version = Some(plan.version);
         (call.deadline, call.cancel, call.progress) = (None, None, None);
         let jobs = Arc::clone(self);
         // A separate task: if the caller disconnects halfway, there is a job or none, never a row without a job.
-        let task = tokio::spawn(async move { jobs.admit(call, version, runner).await });
+        let task = tokio::spawn(async move {
+            match jobs.portable(&call, &plan) {
+                Some(ring) => jobs.queue(call, &plan, ring).await,
+                None => jobs.admit(call, &plan, runner).await,
+            }
+        });
         task.await.map_err(|error| Error::new(Code::Internal, "the job could not be queued").with_source(error))?
     }
 
-    async fn admit(self: &Arc<Self>, call: Call, version: Version, runner: Arc<dyn CallRunner>) -> Result<Job> {
+    /// Returns the keys that seal a call for any process; `None` if it can only run in this one.
+    pub(super) fn portable(&self, call: &Call, plan: &RunPlan) -> Option<Arc<KeyRing>> {
+        let portable = self.claims.are_on() && !plan.bound && call.depth == 0 && call.stage.called_by.is_none();
+        self.book.as_ref().filter(|_| portable)?.keyring.clone()
+    }
+
+    /// Puts a job into the queue that replicas share.
+    async fn queue(self: &Arc<Self>, call: Call, plan: &RunPlan, ring: Arc<KeyRing>) -> Result<Job> {
+        let queued = self.try_queue(call, plan, ring).await;
+        queued.inspect_err(|_| {
+            self.metrics.refused.inc();
+        })
+    }
+
+    async fn try_queue(self: &Arc<Self>, call: Call, plan: &RunPlan, ring: Arc<KeyRing>) -> Result<Job> {
+        self.table().admit()?;
+        let Some(book) = &self.book else { return Err(full()) };
+        let job = self.new_job(&call, plan, None);
+        let row = document::to_row(&job, "", ResultLocation::None, plan.retries);
+        let sealed = seal_call(ring, &call, plan, &job).await?;
+        let limits = self.limits();
+        match book.system.queue_job(row, sealed, limits).await.map_err(book::unavailable)? {
+            Accepted::Added => {}
+            Accepted::CallerFull => return Err(caller_full(limits.of_caller)),
+            Accepted::QueueFull => return Err(full()),
+        }
+        self.changes.extend([Arc::new(job.clone())]);
+        self.table().accept(job.id.clone(), call.correlation);
+        self.claims.wake.notify_one();
+        Ok(job)
+    }
+
+    pub(super) fn limits(&self) -> JobLimits {
+        JobLimits { of_caller: self.config.kept_per_caller, waiting: self.config.queue.max(1) as u64 }
+    }
+
+    async fn admit(self: &Arc<Self>, call: Call, plan: &RunPlan, runner: Arc<dyn JobRunner>) -> Result<Job> {
         self.table().reserve().inspect_err(|_| {
             self.metrics.refused.inc();
         })?;
-        let live = match self.write_down(&call, version).await {
+        let live = match self.write_down(&call, plan).await {
             Ok(live) => live,
             Err(error) => {
                 self.table().queue.release();
@@ -53,35 +109,39 @@ impl Jobs {
                 return Err(error);
             }
         };
+        self.wait_here(&live, call, &runner).await;
+        Ok((*live.job()).clone())
+    }
+
+    /// Lets a job that was written wait in this process, in a reserved place.
+    pub(super) async fn wait_here(self: &Arc<Self>, live: &Arc<Live>, call: Call, runner: &Arc<dyn JobRunner>) {
         let late = {
             let mut table = self.table();
-            table.live.insert(live.id.clone(), Arc::clone(&live));
+            table.live.insert(live.id.clone(), Arc::clone(live));
             if table.stopping {
                 table.queue.release();
             } else {
-                table.queue.push(live.caller(), (Arc::clone(&live), call));
+                table.queue.push(live.caller(), (Arc::clone(live), call));
             }
             table.stopping
         };
         self.keep();
         self.wake.notify_one();
         if late {
-            self.end(&live, Err(stopped())).await;
+            self.end(live, Err(stopped())).await;
         }
-        let job = live.job();
-        self.dispatch(&runner);
-        Ok((*job).clone())
+        self.dispatch(runner);
     }
 
-    async fn write_down(&self, call: &Call, version: Version) -> Result<Arc<Live>> {
+    /// Makes a new job of a call.
+    pub(super) fn new_job(&self, call: &Call, plan: &RunPlan, schedule: Option<JobSchedule>) -> Job {
         let now = self.clock.now();
-        let identity = Arc::clone(&call.identity);
-        let job = Job {
+        Job {
             id: JobId::next(now),
             pack: call.pack.clone(),
-            version,
-            tenant: identity.tenant().to_owned(),
-            user: identity.user().to_owned(),
+            version: plan.version,
+            tenant: call.identity.tenant().to_owned(),
+            user: call.identity.user().to_owned(),
             state: JobState::Queued,
             progress: None,
             created_at: now,
@@ -91,27 +151,37 @@ impl Jobs {
             error: None,
             has_result: false,
             artifacts: Vec::new(),
+            attempt: (plan.retries > 0).then_some(1),
+            schedule,
             revision: 1,
-        };
+        }
+    }
+
+    async fn write_down(&self, call: &Call, plan: &RunPlan) -> Result<Arc<Live>> {
+        let job = self.new_job(call, plan, None);
         let limit = self.config.kept_per_caller;
         let owner = self.owner().await?;
         let added = match &self.book {
             Some(book) => {
-                let row = document::to_row(&job, &owner, ResultLocation::None);
+                let row = document::to_row(&job, &owner, ResultLocation::None, plan.retries);
                 book.system.add_job(row, limit).await.map_err(book::unavailable)?
             }
-            None => self.make_room(&identity, limit),
+            None => self.make_room(&call.identity, limit),
         };
         if !added {
-            let message = format!("{limit} jobs of yours have not ended; wait for one, or cancel one");
-            return Err(Error::new(Code::Overloaded, message).with_retry_after(COME_BACK));
+            return Err(caller_full(limit));
         }
+        Ok(self.live(job, owner, &call.identity))
+    }
+
+    /// Makes a job of this process alone.
+    pub(super) fn live(&self, job: Job, owner: Arc<str>, identity: &Arc<Identity>) -> Arc<Live> {
         let (clock, changes) = (Arc::clone(&self.clock), Arc::clone(&self.changes));
-        Ok(Arc::new(Live::new(job, owner, identity, clock, changes)))
+        Arc::new(Live::new(job, owner, Arc::clone(identity), false, clock, changes))
     }
 
     /// Starts all jobs that may run now.
-    fn dispatch(self: &Arc<Self>, runner: &Arc<dyn CallRunner>) {
+    pub(super) fn dispatch(self: &Arc<Self>, runner: &Arc<dyn JobRunner>) {
         loop {
             let Some(next) = self.table().queue.next() else { break };
             self.running.spawn(Arc::clone(self).run_job(next, Arc::clone(runner)));
@@ -119,20 +189,31 @@ impl Jobs {
         self.show();
     }
 
-    async fn run_job(self: Arc<Self>, (live, mut call): Waiting, runner: Arc<dyn CallRunner>) {
+    async fn run_job(self: Arc<Self>, (live, call): Waiting, runner: Arc<dyn JobRunner>) {
         let now = self.clock.now();
         live.change(|job| (job.state, job.started_at) = (JobState::Running, Some(now)));
         self.wake.notify_one();
-        self.metrics.waited.observe(now.since(live.job().created_at).as_secs_f64());
-        call.progress = Some(Arc::clone(&live) as _);
-        call.cancel = Some(live.cancel.clone());
-        let correlation = call.correlation.clone();
-        let answering = correlation.scope(answer(&live, call, Arc::clone(&runner)));
-        let answer = AssertUnwindSafe(answering).catch_unwind().await;
-        let answer = answer.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the job ended without an answer")));
+        self.run_claimed(live, Ok(call), runner).await;
+    }
+
+    /// Runs a job that is in the state `running`, if its call could be read.
+    pub(super) async fn run_claimed(self: Arc<Self>, live: Arc<Live>, call: Result<Call>, runner: Arc<dyn JobRunner>) {
+        self.metrics.waited.observe(self.clock.now().since(live.job().created_at).as_secs_f64());
+        let answer = match call {
+            Ok(mut call) => {
+                call.progress = Some(Arc::clone(&live) as _);
+                call.cancel = Some(live.cancel.clone());
+                let correlation = call.correlation.clone();
+                let answering = correlation.scope(answer(&live, call, Arc::clone(&runner)));
+                let answer = AssertUnwindSafe(answering).catch_unwind().await;
+                answer.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the job ended without an answer")))
+            }
+            Err(error) => Err(error),
+        };
         self.end(&live, answer).await;
         self.table().queue.ended(&live.caller());
         self.dispatch(&runner);
+        self.claims.wake.notify_one();
     }
 
     /// Requests the end of a job of this process. A waiting job ends at once.
@@ -145,8 +226,10 @@ impl Jobs {
         }
     }
 
-    /// Starts no more jobs and ends waiting ones. Running jobs continue.
+    /// Starts no more jobs and ends those that wait in this process. Running jobs continue.
     pub(crate) async fn drain(&self) {
+        self.claims.end();
+        let _ = tokio::time::timeout(SAVE_FOR, self.claims.settle()).await;
         let waiting = {
             let mut table = self.table();
             table.stopping = true;
@@ -165,6 +248,11 @@ impl Jobs {
         let now = self.clock.now();
         for live in lost {
             live.stop(StopReason::Lost);
+            if live.again {
+                // Another process may run it by now.
+                self.leave(live);
+                continue;
+            }
             self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
             let ended = live.end(JobEnd::default(), |job| {
                 (job.state, job.error) = (JobState::Failed, Some(JobError::stopped()));
@@ -195,8 +283,10 @@ impl Jobs {
         self.save_all().await;
     }
 
-    /// Ends jobs that no longer run in this process, in one write.
+    /// Ends jobs that no longer run in this process, in one write. Those that may run again are left to others.
     async fn end_all(&self, live: &[Arc<Live>]) {
+        let unfinished = live.iter().filter(|live| !live.job().state.is_final()).cloned().collect();
+        let live = self.hand_back(unfinished).await;
         let now = self.clock.now();
         let ended: Vec<_> = live
             .iter()
@@ -228,6 +318,12 @@ impl Jobs {
 
     /// Ends a job with the result of its call: first it is stored, then followers are notified.
     async fn end(&self, live: &Arc<Live>, answer: Result<Outcome>) {
+        if answer.is_err()
+            && live.stopped() == Some(StopReason::Shutdown)
+            && self.hand_back(vec![Arc::clone(live)]).await.is_empty()
+        {
+            return;
+        }
         let now = self.clock.now();
         let (state, error) = match (&answer, live.stopped()) {
             // The work was done, even if a cancel was requested.
@@ -291,7 +387,7 @@ impl Jobs {
 }
 
 /// Runs the call of a job until it answers or is cancelled.
-async fn answer(live: &Live, call: Call, runner: Arc<dyn CallRunner>) -> Result<Outcome> {
+async fn answer(live: &Live, call: Call, runner: Arc<dyn JobRunner>) -> Result<Outcome> {
     let cancelled = || Error::new(Code::Cancelled, "the job was cancelled");
     if live.cancel.is_cancelled() {
         return Err(cancelled());
@@ -308,6 +404,22 @@ async fn answer(live: &Live, call: Call, runner: Arc<dyn CallRunner>) -> Result<
 /// Approximate memory of a job with its result: the job, its last event and the outcome.
 fn footprint(outcome: &Outcome) -> usize {
     outcome.output.bytes().len() + 2048 + 512 * outcome.artifacts.len()
+}
+
+/// Seals a call for a job.
+pub(super) async fn seal_call(ring: Arc<KeyRing>, call: &Call, plan: &RunPlan, job: &Job) -> Result<QueuedCall> {
+    let label = sealed_call::label(ring.current_id(), &job.pack, plan.version, &plan.contract);
+    let (identity, id, plain) = (Arc::clone(&call.identity), job.id.clone(), sealed_call::write(call, plan.version));
+    // Sealing megabytes takes milliseconds.
+    let sealing = tokio::task::spawn_blocking(move || sealed_call::seal(&ring, &identity, &id, &plain));
+    let sealed = sealing.await.ok().flatten();
+    let sealed = sealed.ok_or_else(|| Error::new(Code::Internal, "the call of the job could not be sealed"))?;
+    Ok(QueuedCall { label, sealed })
+}
+
+fn caller_full(limit: u64) -> Error {
+    let message = format!("{limit} jobs of yours have not ended; wait for one, or cancel one");
+    Error::new(Code::Overloaded, message).with_retry_after(COME_BACK)
 }
 
 fn stopped() -> Error {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use helmdeck_core::{Call, Clock, Code, Error, Identity, Result, Timestamp};
+use helmdeck_core::{Call, Clock, Code, Correlation, Error, Identity, Result, Timestamp};
 use helmdeck_memory::KeyRing;
 use helmdeck_system::{Replica, System};
 use tokio::sync::{Notify, OnceCell};
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::book::{JobBook, unavailable};
+use super::claims::Claims;
 use super::live::{Caller, Live};
 use super::metrics::JobMetrics;
 use super::queue::Queue;
@@ -26,6 +27,9 @@ const EVENTS_FOR: Duration = Duration::from_secs(15);
 
 /// Number of the newest changes that are kept for readers of all jobs.
 const CHANGES: usize = 256;
+
+/// Limit of jobs in the shared queue whose origin this process remembers.
+const ACCEPTED: usize = 1000;
 
 /// A job that waits for its turn.
 pub(super) type Waiting = (Arc<Live>, Call);
@@ -41,6 +45,7 @@ pub(crate) struct Jobs {
     /// The newest changes of jobs of this process.
     pub(crate) changes: Arc<Tail<Arc<Job>>>,
     pub(super) wake: Arc<Notify>,
+    pub(super) claims: Claims,
     table: Mutex<Table>,
     replica: OnceCell<Arc<Replica>>,
     keeping: AtomicBool,
@@ -55,6 +60,8 @@ pub(super) struct Table {
     pub(super) results: VecDeque<(JobId, usize)>,
     pub(super) result_bytes: u64,
     pub(super) stopping: bool,
+    /// What jobs belong to that this process put into the shared queue, the oldest first. Another process may take them.
+    accepted: VecDeque<(JobId, Correlation)>,
 }
 
 impl Jobs {
@@ -67,7 +74,14 @@ impl Jobs {
     ) -> Self {
         let book = place.map(|(system, keyring)| JobBook::new(system, keyring, Arc::clone(&clock), config.retention));
         let queue = Queue::new(config.queue, config.concurrency, config.per_caller);
-        let table = Table { queue, live: BTreeMap::new(), results: VecDeque::new(), result_bytes: 0, stopping: false };
+        let table = Table {
+            queue,
+            live: BTreeMap::new(),
+            results: VecDeque::new(),
+            result_bytes: 0,
+            stopping: false,
+            accepted: VecDeque::new(),
+        };
         Self {
             book,
             config,
@@ -76,6 +90,7 @@ impl Jobs {
             running: TaskTracker::new(),
             changes: Arc::new(Tail::new(CHANGES)),
             wake: Arc::new(Notify::new()),
+            claims: Claims::new(),
             table: Mutex::new(table),
             replica: OnceCell::new(),
             keeping: AtomicBool::new(false),
@@ -161,14 +176,37 @@ impl Table {
     /// # Errors
     /// `overloaded` if it is full, or the process is about to end.
     pub(super) fn reserve(&mut self) -> Result<()> {
-        let refuse = |message| Err(Error::new(Code::Overloaded, message).with_retry_after(super::run::COME_BACK));
-        if self.stopping {
-            return refuse("this server is about to stop and starts no job");
-        }
+        self.admit()?;
         if !self.queue.reserve() {
-            return refuse("too many jobs wait");
+            return Err(full());
         }
         Ok(())
+    }
+
+    /// Refuses new jobs if the process is about to end.
+    ///
+    /// # Errors
+    /// `overloaded`.
+    pub(super) fn admit(&self) -> Result<()> {
+        if self.stopping {
+            let message = "this server is about to stop and starts no job";
+            return Err(Error::new(Code::Overloaded, message).with_retry_after(super::run::COME_BACK));
+        }
+        Ok(())
+    }
+
+    /// Notes what a job of the shared queue belongs to.
+    pub(super) fn accept(&mut self, id: JobId, correlation: Correlation) {
+        if self.accepted.len() == ACCEPTED {
+            self.accepted.pop_front();
+        }
+        self.accepted.push_back((id, correlation));
+    }
+
+    /// Takes what a job belongs to, if this process put it into the queue.
+    pub(super) fn accepted(&mut self, id: &JobId) -> Option<Correlation> {
+        let at = self.accepted.iter().position(|(accepted, _)| accepted == id)?;
+        self.accepted.remove(at).map(|(_, correlation)| correlation)
     }
 
     /// Keeps the result of a job in memory; the oldest results are dropped to make room.
@@ -201,4 +239,9 @@ impl Table {
         self.results.retain(|(id, _)| live.contains_key(id));
         self.result_bytes = self.results.iter().map(|(_, size)| *size as u64).sum();
     }
+}
+
+/// Error for a job that found no place.
+pub(super) fn full() -> Error {
+    Error::new(Code::Overloaded, "too many jobs wait").with_retry_after(super::run::COME_BACK)
 }

@@ -13,6 +13,8 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 mod kept;
+mod scheduled;
+mod shared;
 
 /// Long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -367,6 +369,9 @@ async fn jobs_of_lost_process_failed_and_are_retryable() {
             error: None,
             artifacts: None,
             kept: "none".into(),
+            attempt: 1,
+            retries: 0,
+            due_at: None,
         })
         .into();
     for row in &ids {

@@ -156,6 +156,8 @@ mod tests {
             error: None,
             has_result: false,
             artifacts: Vec::new(),
+            attempt: None,
+            schedule: None,
             revision: 1,
         }
     }

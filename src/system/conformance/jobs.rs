@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{DAY, Fixture, NOW};
-use crate::jobs::{JobFilter, JobRow};
+use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
 use crate::replica::Replica;
 use crate::system::System;
 
@@ -30,10 +30,13 @@ pub(crate) fn row(replica: &Replica, subject: &str, number: u32) -> JobRow {
         error: None,
         artifacts: None,
         kept: "none".into(),
+        attempt: 1,
+        retries: 0,
+        due_at: None,
     }
 }
 
-fn ended(row: &JobRow) -> JobRow {
+pub(crate) fn ended(row: &JobRow) -> JobRow {
     JobRow {
         state: "succeeded".into(),
         revision: row.revision + 1,
@@ -58,8 +61,19 @@ pub(crate) async fn find(system: &System, row: &JobRow) -> Option<JobRow> {
     system.find_job(&row.id, NOW).await.unwrap()
 }
 
+pub(crate) async fn look_for_lost(system: &System) -> LostJobs {
+    let errors = LostErrors { stopped: "{}".into(), unclaimed: "{\"unclaimed\":1}".into() };
+    system.end_lost_jobs(&errors, NOW, NOW.saturating_add(DAY)).await.unwrap()
+}
+
 pub(crate) async fn end_lost(system: &System) -> u64 {
-    system.end_lost_jobs("{}", NOW, NOW.saturating_add(DAY)).await.unwrap()
+    let lost = look_for_lost(system).await;
+    assert_eq!(lost.queued, 0);
+    lost.failed
+}
+
+pub(super) async fn cancel(system: &System, id: &str) -> bool {
+    system.ask_to_cancel_job(id, NOW, NOW.saturating_add(DAY)).await.unwrap()
 }
 
 /// Waits until a replica that was dropped is known to be gone.
@@ -76,7 +90,7 @@ pub(super) async fn reads_find_nothing_without_a_database(fixture: Fixture) {
     let system = fixture.one;
     assert!(system.find_job("00", NOW).await.unwrap().is_none());
     assert!(system.jobs(JobFilter::default(), 9, NOW).await.unwrap().is_empty());
-    assert!(!system.ask_to_cancel_job("00").await.unwrap());
+    assert!(!cancel(&system, "00").await);
     assert_eq!(end_lost(&system).await, 0);
     assert_eq!(system.forget_ended_jobs("t", "a").await.unwrap(), (0, 0));
     assert!(!system.exists().await.unwrap());
@@ -85,7 +99,8 @@ pub(super) async fn reads_find_nothing_without_a_database(fixture: Fixture) {
 pub(super) async fn only_the_newest_state_of_its_owner_is_kept(fixture: Fixture) {
     let Fixture { one, two } = fixture;
     let (here, there) = (one.replica().await.unwrap(), two.replica().await.unwrap());
-    let first = add(&one, &here, "a", 1).await;
+    let first = JobRow { attempt: 2, retries: 3, due_at: Some(NOW), ..row(&here, "a", 1) };
+    assert!(one.add_job(first.clone(), 100).await.unwrap());
     let mut running = JobRow { state: "running".into(), revision: 5, started_at: Some(NOW), ..first.clone() };
     (running.percent, running.message, running.progress_at) = (Some(0.5), Some("half".into()), Some(NOW));
     assert!(save(&one, std::slice::from_ref(&running)).await);
@@ -156,8 +171,8 @@ pub(super) async fn a_cancel_reaches_the_owner_of_a_live_job_only(fixture: Fixtu
     let (here, there) = (one.replica().await.unwrap(), two.replica().await.unwrap());
     let (live, done) = (add(&one, &here, "a", 1).await, add(&one, &here, "a", 2).await);
     save(&one, &[ended(&done)]).await;
-    assert!(two.ask_to_cancel_job(&live.id).await.unwrap());
-    assert!(!two.ask_to_cancel_job(&done.id).await.unwrap());
+    assert!(cancel(&two, &live.id).await);
+    assert!(!cancel(&two, &done.id).await);
     assert_eq!(one.jobs_to_cancel(&here.id()).await.unwrap(), std::slice::from_ref(&live.id));
     assert!(two.jobs_to_cancel(&there.id()).await.unwrap().is_empty());
     save(&one, &[ended(&live)]).await;

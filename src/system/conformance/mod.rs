@@ -5,6 +5,8 @@
 mod counters;
 pub(crate) mod jobs;
 mod keys;
+pub(crate) mod queue;
+mod schedules;
 mod tokens;
 pub(crate) mod transfer;
 mod vault;
@@ -71,6 +73,19 @@ fn all() -> Vec<(&'static str, Case)> {
         jobs::ended_jobs_are_swept_and_forgotten,
         jobs::gone_jobs_returns_missing_ids_only,
         jobs::any_text_survives_a_save,
+        queue::only_a_driver_with_a_queue_takes_jobs,
+        queue::claims_are_fair_and_limited_over_replicas,
+        queue::concurrent_claims_give_each_job_once,
+        queue::only_able_live_replicas_get_jobs,
+        queue::waiting_jobs_outlive_every_replica,
+        queue::lost_runs_are_queued_again_while_they_may,
+        queue::released_jobs_are_fenced,
+        queue::waiting_jobs_end_when_cancelled_or_expired,
+        queue::claims_whose_answer_was_lost_return,
+        queue::limits_of_the_queue_hold,
+        schedules::each_due_time_is_taken_once,
+        schedules::a_run_that_goes_on_skips_the_next,
+        schedules::old_runs_are_swept_but_the_last,
     }
 }
 

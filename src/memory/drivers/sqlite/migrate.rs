@@ -14,6 +14,8 @@ pub struct Migrations {
     pub ledger: &'static str,
     /// Name and SQL, in order; the first has number 1.
     pub steps: &'static [(&'static str, &'static str)],
+    /// Name and SQL of additions, which programs that know only the steps do not notice. They run after the steps.
+    pub additions: &'static [(&'static str, &'static str)],
 }
 
 impl Migrations {
@@ -22,7 +24,7 @@ impl Migrations {
     /// # Errors
     /// `Corrupt` for a database of a newer program or of another one; `Unavailable`.
     pub fn apply(&self, connection: &mut Connection) -> Result<()> {
-        if self.done(connection)? == self.steps.len() {
+        if self.done(connection)? == self.steps.len() && self.missing(connection)?.is_empty() {
             return Ok(());
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -43,8 +45,40 @@ impl Migrations {
                 (index as i64 + 1, name),
             )?;
         }
+        for (name, sql) in self.missing(&transaction)? {
+            let ledger = self.additions_ledger();
+            transaction.execute_batch(&format!(
+                "CREATE TABLE IF NOT EXISTS {ledger} (name TEXT PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT"
+            ))?;
+            transaction.execute_batch(sql)?;
+            transaction.execute(
+                &format!("INSERT INTO {ledger} (name, applied_at) VALUES (?1, unixepoch() * 1000000)"),
+                [name],
+            )?;
+        }
         transaction.commit()?;
         Ok(())
+    }
+
+    fn additions_ledger(&self) -> String {
+        format!("{}_additions", self.ledger)
+    }
+
+    /// Returns the additions that did not run.
+    fn missing(&self, connection: &Connection) -> Result<Vec<&'static (&'static str, &'static str)>> {
+        if self.additions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ledger = self.additions_ledger();
+        let there: bool =
+            connection
+                .query_row("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1", [&ledger], |row| row.get(0))?;
+        if !there {
+            return Ok(self.additions.iter().collect());
+        }
+        let mut all = connection.prepare(&format!("SELECT name FROM {ledger}"))?;
+        let done: Vec<String> = all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(self.additions.iter().filter(|(name, _)| !done.iter().any(|done| done == name)).collect())
     }
 
     fn done(&self, connection: &Connection) -> Result<usize> {

@@ -50,6 +50,7 @@ static MIGRATIONS: Migrations = Migrations {
         ("entries", include_str!("../../migrations/sqlite/0001_entries.sql")),
         ("room", include_str!("../../migrations/sqlite/0002_room.sql")),
     ],
+    additions: &[],
 };
 
 /// How long a caller spins for a point read if a reader is awake: a few times its duration.

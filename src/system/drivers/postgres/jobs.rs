@@ -7,21 +7,25 @@ use helmdeck_core::Timestamp;
 use helmdeck_core::numbers::{signed, unsigned};
 use helmdeck_memory::drivers::postgres::session::Outcome;
 use helmdeck_memory::{Result, StoreError};
-use tokio_postgres::Row;
+use tokio_postgres::{GenericClient, Row};
 
 use super::args::args;
+use super::queue::DELETE_CALLS;
 use super::{Postgres, READ, WRITE_ONCE, on_server, text};
 use crate::driver::JobRows;
-use crate::jobs::{JobFilter, JobRow};
+use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
+use crate::queue::{Accepted, JobLimits, QueuedCall};
 
-const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revision, percent, message, progress_at, created_at, \
-                       started_at, ended_at, expires_at, error, artifacts, kept";
+pub(super) const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revision, percent, message, progress_at, created_at, \
+                       started_at, ended_at, expires_at, error, artifacts, kept, attempt, retries, due_at";
 
 /// First half of the advisory locks of callers: "jobs".
 const CALLERS: &str = "SELECT pg_advisory_xact_lock(1785684595, hashtext($1 || '/' || $2))";
 
 const COUNT: &str = "
 SELECT count(*), count(*) FILTER (WHERE ended_at IS NULL) FROM system_jobs WHERE tenant = $1 AND subject = $2";
+
+const WAITING: &str = "SELECT count(*) FROM system_jobs WHERE owner = 'queue' AND ended_at IS NULL";
 
 const MAKE_ROOM: &str = "
 DELETE FROM system_jobs WHERE id IN (SELECT id FROM system_jobs
@@ -46,7 +50,9 @@ saved AS
 results AS
      (INSERT INTO system_job_results (id, sealed)
       SELECT new.id, new.sealed FROM new JOIN saved USING (id) WHERE new.sealed IS NOT NULL
-      ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed)
+      ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed),
+calls AS
+     (DELETE FROM system_job_calls c USING saved, new WHERE c.id = saved.id AND new.id = saved.id AND new.ended_at IS NOT NULL)
 SELECT EXISTS (SELECT 1 FROM lease)";
 
 /// Of one caller, over the index by caller; a plan does not depend on its parameters.
@@ -58,71 +64,54 @@ const LIST: &str = "
    AND ($4::text IS NULL OR state = $4) AND ($5::text IS NULL OR id < $5)
  ORDER BY id DESC LIMIT $6";
 
-/// Whether a job has an owner that is gone.
+/// Whether a job has an owner that is gone, or was taken by none until it expired.
 const LOST: &str = "
-SELECT EXISTS (SELECT 1 FROM system_jobs j WHERE j.ended_at IS NULL AND NOT EXISTS
-       (SELECT 1 FROM system_replicas r WHERE r.id = j.owner AND r.expires_at > clock_timestamp()))";
+SELECT EXISTS (SELECT 1 FROM system_jobs j WHERE j.ended_at IS NULL AND CASE WHEN j.owner = 'queue' THEN j.expires_at <= $1
+       ELSE NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner AND r.expires_at > clock_timestamp()) END)";
 
 /// Ends leases first, so that none is renewed while its jobs end.
 const END_LEASES: &str = "
 DELETE FROM system_replicas WHERE id IN
        (SELECT id FROM system_replicas WHERE expires_at <= clock_timestamp() ORDER BY id FOR UPDATE)";
 
+/// Queues the jobs of lost owners that may run again. Their last events may not have been stored, so that the revision
+/// leaves room for them.
+const QUEUE_LOST: &str = "
+UPDATE system_jobs j SET owner = 'queue', state = 'queued', started_at = NULL, percent = NULL, message = NULL,
+       progress_at = NULL, attempt = attempt + 1, revision = revision + 1000
+ WHERE j.ended_at IS NULL AND j.owner <> 'queue' AND NOT j.cancel AND j.attempt <= j.retries
+   AND EXISTS (SELECT 1 FROM system_job_calls c WHERE c.id = j.id)
+   AND NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner)";
+
 const END_LOST: &str = "
 UPDATE system_jobs j SET state = 'failed', error = $1, ended_at = $2, expires_at = $3, kept = 'none', revision = revision + 1
- WHERE j.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner)";
+ WHERE j.ended_at IS NULL AND j.owner <> 'queue' AND NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner)";
+
+const END_UNCLAIMED: &str = "
+UPDATE system_jobs j SET state = 'failed', error = $1, ended_at = $2, expires_at = $3, kept = 'none', revision = revision + 1
+ WHERE j.ended_at IS NULL AND j.owner = 'queue' AND j.expires_at <= $2";
+
+/// Asks the owner of a job to end it. A job without an owner is ended.
+const CANCEL: &str = "
+WITH asked AS
+     (UPDATE system_jobs SET cancel = TRUE,
+             state = CASE WHEN owner = 'queue' THEN 'cancelled' ELSE state END,
+             ended_at = CASE WHEN owner = 'queue' THEN $2 END,
+             expires_at = CASE WHEN owner = 'queue' THEN $3 ELSE expires_at END,
+             revision = CASE WHEN owner = 'queue' THEN revision + 1 ELSE revision END
+       WHERE id = $1 AND ended_at IS NULL RETURNING id, ended_at),
+calls AS (DELETE FROM system_job_calls c USING asked WHERE c.id = asked.id AND asked.ended_at IS NOT NULL)
+SELECT count(*) FROM asked";
 
 #[async_trait]
 impl JobRows for Postgres {
     async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
-        let limit = signed(limit);
-        let insert = format!(
-            "INSERT INTO system_jobs ({COLUMNS})
-             SELECT $1, $2, $3, $4, $5, $6, id, $8, NULL, NULL, NULL, $9, $10, $11, $12, $13, $14, $15
-             FROM system_replicas WHERE id = $7 AND expires_at > clock_timestamp() FOR KEY SHARE"
-        );
+        let limits = JobLimits { of_caller: limit, waiting: u64::MAX };
         let added = on_server!(self, WRITE_ONCE, |db| {
             let transaction = db.transaction().await?;
-            // Of the adds of one caller on all replicas, one counts at a time.
-            transaction.query_typed(CALLERS, args![row.tenant, row.subject]).await?;
-            let counts = transaction.query_typed_one(COUNT, args![row.tenant, row.subject]).await?;
-            let (all, live): (i64, i64) = (counts.try_get(0)?, counts.try_get(1)?);
-            if live >= limit {
-                return Ok(false);
-            }
-            if all >= limit {
-                transaction.execute_typed(MAKE_ROOM, args![row.tenant, row.subject, all + 1 - limit]).await?;
-            }
-            let (started_at, ended_at) = (row.started_at.map(Timestamp::micros), row.ended_at.map(Timestamp::micros));
-            if transaction
-                .execute_typed(
-                    &insert,
-                    args![
-                        row.id,
-                        row.tenant,
-                        row.subject,
-                        row.pack,
-                        i64::from(row.version),
-                        row.state,
-                        row.owner,
-                        signed(row.revision),
-                        row.created_at.micros(),
-                        started_at,
-                        ended_at,
-                        row.expires_at.micros(),
-                        row.error,
-                        row.artifacts,
-                        row.kept
-                    ],
-                )
-                .await?
-                == 0
-            {
-                let message = "this replica was not heard of for too long and is joining again".to_owned();
-                return Err(StoreError::Unavailable { message, source: None }.into());
-            }
+            let accepted = insert(&*transaction, &row, None, limits).await?;
             transaction.commit().await?;
-            Ok(true)
+            Ok(accepted == Accepted::Added)
         })?;
         Ok(added.unwrap_or(false))
     }
@@ -200,9 +189,11 @@ impl JobRows for Postgres {
         Ok(found.unwrap_or_default())
     }
 
-    async fn ask_to_cancel_job(&self, id: String) -> Result<bool> {
-        let ask = "UPDATE system_jobs SET cancel = TRUE WHERE id = $1 AND ended_at IS NULL";
-        let asked = on_server!(self, READ, |db| { Ok(db.execute_typed(ask, args![id]).await?) })?;
+    async fn ask_to_cancel_job(&self, id: String, now: Timestamp, expires_at: Timestamp) -> Result<bool> {
+        let asked = on_server!(self, READ, |db| {
+            let row = db.query_typed_one(CANCEL, args![id, now.micros(), expires_at.micros()]).await?;
+            Ok(row.try_get::<_, i64>(0)?)
+        })?;
         Ok(asked.unwrap_or(0) > 0)
     }
 
@@ -212,18 +203,25 @@ impl JobRows for Postgres {
         Ok(found.unwrap_or_default())
     }
 
-    async fn end_lost_jobs(&self, error: String, now: Timestamp, expires_at: Timestamp) -> Result<u64> {
+    async fn end_lost_jobs(&self, errors: LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs> {
         let ended = on_server!(self, READ, |db| {
-            if !db.query_typed_one(LOST, &[]).await?.try_get::<_, bool>(0)? {
-                return Ok(0);
+            if !db.query_typed_one(LOST, args![now.micros()]).await?.try_get::<_, bool>(0)? {
+                return Ok(LostJobs::default());
             }
             let transaction = db.transaction().await?;
             transaction.execute_typed(END_LEASES, &[]).await?;
-            let ended = transaction.execute_typed(END_LOST, args![error, now.micros(), expires_at.micros()]).await?;
+            let queued = transaction.execute_typed(QUEUE_LOST, &[]).await?;
+            let mut failed = 0;
+            for (sql, error) in [(END_LOST, &errors.stopped), (END_UNCLAIMED, &errors.unclaimed)] {
+                failed += transaction.execute_typed(sql, args![error, now.micros(), expires_at.micros()]).await?;
+            }
+            if failed > 0 {
+                transaction.execute_typed(DELETE_CALLS, &[]).await?;
+            }
             transaction.commit().await?;
-            Ok(ended)
+            Ok(LostJobs { failed, queued })
         })?;
-        Ok(ended.unwrap_or(0))
+        Ok(ended.unwrap_or_default())
     }
 
     async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)> {
@@ -238,11 +236,82 @@ impl JobRows for Postgres {
     }
 }
 
-fn strings(rows: &[Row]) -> Outcome<Vec<String>> {
+/// Writes a new job, unless there are too many, and its call if any replica may run it.
+///
+/// A job without a call needs a live owner. The transaction must be given up if it has none.
+pub(super) async fn insert(
+    db: &(impl GenericClient + Sync),
+    row: &JobRow,
+    call: Option<&QueuedCall>,
+    limits: JobLimits,
+) -> Outcome<Accepted> {
+    // Of the adds of one caller on all replicas, one counts at a time.
+    db.query_typed(CALLERS, args![row.tenant, row.subject]).await?;
+    let counts = db.query_typed_one(COUNT, args![row.tenant, row.subject]).await?;
+    let (all, live): (i64, i64) = (counts.try_get(0)?, counts.try_get(1)?);
+    let limit = signed(limits.of_caller);
+    if live >= limit {
+        return Ok(Accepted::CallerFull);
+    }
+    if call.is_some() {
+        let waiting: i64 = db.query_typed_one(WAITING, &[]).await?.try_get(0)?;
+        if waiting >= signed(limits.waiting) {
+            return Ok(Accepted::QueueFull);
+        }
+    }
+    if all >= limit {
+        db.execute_typed(MAKE_ROOM, args![row.tenant, row.subject, all + 1 - limit]).await?;
+    }
+    let insert = format!(
+        "INSERT INTO system_jobs ({COLUMNS}, label)
+         SELECT $1, $2, $3, $4, $5, $6, id, $8, NULL, NULL, NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+         FROM system_replicas WHERE id = $7 AND expires_at > clock_timestamp() FOR KEY SHARE"
+    );
+    let owner = if call.is_some() { "queue" } else { &row.owner };
+    let (started_at, ended_at) = (row.started_at.map(Timestamp::micros), row.ended_at.map(Timestamp::micros));
+    let (due_at, label) = (row.due_at.map(Timestamp::micros), call.map(|call| &call.label));
+    let written = db
+        .execute_typed(
+            &insert,
+            args![
+                row.id,
+                row.tenant,
+                row.subject,
+                row.pack,
+                i64::from(row.version),
+                row.state,
+                owner,
+                signed(row.revision),
+                row.created_at.micros(),
+                started_at,
+                ended_at,
+                row.expires_at.micros(),
+                row.error,
+                row.artifacts,
+                row.kept,
+                i64::from(row.attempt),
+                i64::from(row.retries),
+                due_at,
+                label
+            ],
+        )
+        .await?;
+    if written == 0 {
+        let message = "this replica was not heard of for too long and is joining again".to_owned();
+        return Err(StoreError::Unavailable { message, source: None }.into());
+    }
+    if let Some(call) = call {
+        let keep = "INSERT INTO system_job_calls (id, sealed) VALUES ($1, $2)";
+        db.execute_typed(keep, args![row.id, call.sealed]).await?;
+    }
+    Ok(Accepted::Added)
+}
+
+pub(super) fn strings(rows: &[Row]) -> Outcome<Vec<String>> {
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-fn job(row: &Row) -> Outcome<JobRow> {
+pub(super) fn job(row: &Row) -> Outcome<JobRow> {
     let time = |index: usize| row.try_get::<_, Option<i64>>(index).map(|micros| micros.map(Timestamp));
     Ok(JobRow {
         id: row.try_get(0)?,
@@ -263,5 +332,8 @@ fn job(row: &Row) -> Outcome<JobRow> {
         error: row.try_get(15)?,
         artifacts: row.try_get(16)?,
         kept: row.try_get(17)?,
+        attempt: u32::try_from(row.try_get::<_, i64>(18)?).unwrap_or(1),
+        retries: u32::try_from(row.try_get::<_, i64>(19)?).unwrap_or(0),
+        due_at: time(20)?,
     })
 }

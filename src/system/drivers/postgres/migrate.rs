@@ -9,9 +9,12 @@ use tokio_postgres::GenericClient;
 use super::args::args;
 
 /// Name and SQL, in order; the first has number 1.
-const STEPS: &[(&str, &str)] = &[
-    ("system", include_str!("../../migrations/postgres/0001_system.sql")),
-    ("callers", include_str!("../../migrations/postgres/0002_callers.sql")),
+const STEPS: &[(&str, &str)] = &[("system", include_str!("../../migrations/postgres/0001_system.sql"))];
+
+/// Name and SQL of additions, which programs that know only the steps do not notice. They run after the steps.
+const ADDITIONS: &[(&str, &str)] = &[
+    ("callers", include_str!("../../migrations/postgres/added_callers.sql")),
+    ("queue", include_str!("../../migrations/postgres/added_queue.sql")),
 ];
 
 /// Advisory lock of a migration: the first eight bytes of `hd_system`.
@@ -24,8 +27,7 @@ const LOCK: i64 = i64::from_be_bytes(*b"hd_syste");
 pub(super) async fn update(db: &mut Object) -> Outcome<bool> {
     match done(&***db).await? {
         0 => Ok(false),
-        done if done < STEPS.len() => apply(db).await.map(|()| true),
-        _ => Ok(true),
+        _ => apply(db).await.map(|()| true),
     }
 }
 
@@ -34,7 +36,7 @@ pub(super) async fn update(db: &mut Object) -> Outcome<bool> {
 /// # Errors
 /// As [`update`].
 pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
-    if done(&***db).await? == STEPS.len() {
+    if done(&***db).await? == STEPS.len() && missing(&***db).await?.is_empty() {
         return Ok(());
     }
     let transaction = db.transaction().await?;
@@ -56,15 +58,40 @@ pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
         let record = "INSERT INTO system_migrations (version, name) VALUES ($1::bigint::integer, $2)";
         transaction.execute_typed(record, args![number, name]).await?;
     }
+    for (name, sql) in missing(&*transaction).await? {
+        transaction
+            .batch_execute(
+                "CREATE TABLE IF NOT EXISTS system_additions
+                     (name TEXT PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now())",
+            )
+            .await?;
+        transaction.batch_execute(sql).await?;
+        transaction.execute_typed("INSERT INTO system_additions (name) VALUES ($1)", args![name]).await?;
+    }
     Ok(transaction.commit().await?)
+}
+
+/// Returns the additions that did not run.
+async fn missing(db: &(impl GenericClient + Sync)) -> Outcome<Vec<(&'static str, &'static str)>> {
+    let mut missing = ADDITIONS.to_vec();
+    if has_table(db, "system_additions").await? {
+        for row in db.query_typed("SELECT name FROM system_additions", &[]).await? {
+            let done: String = row.try_get(0)?;
+            missing.retain(|(name, _)| *name != done);
+        }
+    }
+    Ok(missing)
+}
+
+async fn has_table(db: &(impl GenericClient + Sync), name: &str) -> Outcome<bool> {
+    // Not to_regclass: it may still answer from before the wait for a lock.
+    let there = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename::text = $1)";
+    Ok(db.query_typed_one(there, args![name]).await?.try_get(0)?)
 }
 
 /// Returns how many steps are done.
 async fn done(db: &(impl GenericClient + Sync)) -> Outcome<usize> {
-    // Not to_regclass: it may still answer from before the wait for a lock.
-    let there = "SELECT EXISTS (SELECT 1 FROM pg_tables
-                 WHERE schemaname = current_schema() AND tablename = 'system_migrations')";
-    if !db.query_typed_one(there, &[]).await?.try_get::<_, bool>(0)? {
+    if !has_table(db, "system_migrations").await? {
         return Ok(0);
     }
     let row = db.query_typed_one("SELECT coalesce(max(version), 0)::bigint FROM system_migrations", &[]).await?;

@@ -10,6 +10,7 @@ mod jobs;
 mod keys;
 mod lease;
 mod migrate;
+mod queue;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
@@ -34,6 +35,11 @@ use crate::replica::Lease;
 
 /// Limit of connections of one process.
 const CONNECTIONS: usize = 2;
+
+/// Deletes runs of schedules, but for the last one of each pack.
+const DELETE_RUNS: &str = "
+DELETE FROM system_schedule_runs s WHERE s.due_at < $1
+   AND s.due_at < (SELECT max(r.due_at) FROM system_schedule_runs r WHERE r.pack = s.pack)";
 
 /// How often work is tried that may be done twice.
 const TRIES: u32 = 3;
@@ -159,7 +165,7 @@ impl Driver for Postgres {
     }
 
     async fn live_replicas(&self) -> Result<Option<u64>> {
-        let count = "SELECT count(*) FROM system_replicas WHERE expires_at > clock_timestamp()";
+        let count = "SELECT count(*) FROM system_replicas WHERE expires_at > clock_timestamp() AND id <> 'queue'";
         let live = on_server!(self, READ, |db| { Ok(db.query_typed_one(count, &[]).await?.try_get::<_, i64>(0)?) })?;
         Ok(Some(unsigned(live.unwrap_or(0))))
     }
@@ -174,12 +180,15 @@ impl Driver for Postgres {
             let replicas = "DELETE FROM system_replicas r WHERE r.expires_at < clock_timestamp() - interval '1 day'
                 AND NOT EXISTS (SELECT 1 FROM system_jobs j WHERE j.owner = r.id AND j.ended_at IS NULL)";
             db.execute_typed(replicas, &[]).await?;
+            // Of jobs that the previous version ended.
+            db.execute_typed(queue::DELETE_CALLS, &[]).await?;
             let mut deleted = 0;
             for (sql, time) in [
                 ("DELETE FROM system_keys WHERE expires_at <= $1", ended.now),
                 ("DELETE FROM system_vault_uses WHERE last_at < $1", ended.uses),
                 ("DELETE FROM system_tokens WHERE revoked_at < $1 OR expires_at < $1", ended.tokens),
                 ("DELETE FROM system_jobs WHERE ended_at IS NOT NULL AND expires_at <= $1", ended.now),
+                (DELETE_RUNS, ended.schedules),
             ] {
                 deleted += db.execute_typed(sql, args![time]).await?;
             }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use helmdeck_memory::{Config, StoreError};
 use helmdeck_testkit::{PgBouncer, Postgres as Server};
 
-use crate::conformance::jobs::{add, end_lost, find, row, save, until_gone};
+use crate::conformance::jobs::{add, end_lost, find, look_for_lost, row, save, until_gone};
+use crate::conformance::queue::{claim, queue};
 use crate::conformance::{self, Fixture, NOW};
 use crate::counters::Counter;
 use crate::jobs::JobRow;
+use crate::queue::Claim;
 use crate::system::System;
 
 fn at(url: &str) -> System {
@@ -173,4 +175,73 @@ async fn dropped_tables_are_made_again() {
     assert!(matches!(count().await, Err(StoreError::Corrupt(_))));
     count().await.unwrap();
     assert_eq!(system.counters().await.unwrap()[0].value, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn previous_version_runs_beside_this_one() {
+    let server = Server::shared();
+    let url = server.database();
+    // The tables as the previous version made them, with a job of a replica of it.
+    let ledger = "CREATE TABLE system_migrations
+        (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TIMESTAMPTZ NOT NULL DEFAULT now());
+        INSERT INTO system_migrations (version, name) VALUES (1, 'system')";
+    server.sql(&url, &format!("{}; {ledger}", include_str!("../../migrations/postgres/0001_system.sql")));
+    let add = |id: &str| {
+        server.sql(
+            &url,
+            &format!(
+                "INSERT INTO system_replicas (id, expires_at) VALUES ('old{id}', clock_timestamp() + interval '1 hour');
+                 INSERT INTO system_jobs (id, tenant, subject, pack, version, state, owner, revision, created_at, expires_at)
+                 VALUES ('{id}', 't', 'a', 'a.b', 2, 'queued', 'old{id}', 1, 0, 0)"
+            ),
+        );
+    };
+    add("01");
+    let system = at(&url);
+    let replica = system.replica().await.unwrap();
+    add("02");
+    let waits = queue(&system, &replica, "a", 3).await;
+    assert_eq!(server.query(&url, "SELECT max(version) FROM system_migrations"), "1", "it refuses higher ones");
+    // How the previous version ends jobs without a live owner.
+    let ended = "WITH ended AS (UPDATE system_jobs j SET state = 'failed', ended_at = 1 WHERE j.ended_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner AND r.expires_at > clock_timestamp())
+        RETURNING 1) SELECT count(*) FROM ended";
+    assert_eq!(server.query(&url, ended), "0");
+    assert_eq!(find(&system, &waits).await, Some(waits.clone()));
+    assert_eq!(look_for_lost(&system).await, crate::jobs::LostJobs::default());
+    let claimed = claim(&system, &replica, 9, 9).await;
+    assert_eq!(claimed.iter().map(|job| &job.row.id).collect::<Vec<_>>(), [&waits.id], "theirs have no call");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_replica_claims_nothing_after_its_lease() {
+    let server = Server::shared();
+    let url = server.database();
+    let (frozen, other) = (at(&url), at(&url));
+    let (here, there) = (frozen.replica().await.unwrap(), other.replica().await.unwrap());
+    queue(&frozen, &here, "a", 1).await;
+    let id = here.id();
+    server.sql(&url, &format!("UPDATE system_replicas SET expires_at = clock_timestamp() WHERE id = '{id}'"));
+    let wish = || Claim { labels: vec!["label".to_owned()].into(), places: 9, per_caller: 9, now: NOW };
+    assert!(frozen.claim_jobs(Arc::clone(&id), wish()).await.unwrap().is_empty());
+    assert_eq!(claim(&other, &there, 9, 9).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_for_jobs_reads_an_index_only() {
+    let server = Server::shared();
+    let url = server.database();
+    let system = at(&url);
+    let replica = system.replica().await.unwrap();
+    server.sql(
+        &url,
+        "INSERT INTO system_jobs (id, tenant, subject, pack, version, state, owner, revision, created_at, ended_at, expires_at)
+         SELECT lpad(n::text, 32, '0'), 't', 'u' || n % 50, 'a.b', 1, 'succeeded', 'gone', 1, 0, 1, 1 FROM generate_series(1, 20000) n;
+         ANALYZE system_jobs",
+    );
+    let look =
+        "EXPLAIN (COSTS OFF) SELECT EXISTS (SELECT 1 FROM system_jobs WHERE owner = 'queue' AND ended_at IS NULL)";
+    let plan = server.query(&url, look);
+    assert!(plan.contains("Index") && !plan.contains("Seq Scan"), "{plan}");
+    assert!(claim(&system, &replica, 9, 9).await.is_empty());
 }

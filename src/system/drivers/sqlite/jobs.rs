@@ -6,48 +6,19 @@ use async_trait::async_trait;
 use helmdeck_core::Timestamp;
 use helmdeck_core::numbers::{signed, unsigned};
 use helmdeck_memory::Result;
-use rusqlite::{OptionalExtension, Row, named_params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::{Sqlite, empty_log, locks};
 use crate::driver::JobRows;
-use crate::jobs::{JobFilter, JobRow};
+use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
 
 const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revision, percent, message, progress_at, created_at, \
-                       started_at, ended_at, expires_at, error, artifacts, kept";
+                       started_at, ended_at, expires_at, error, artifacts, kept, attempt, retries, due_at";
 
 #[async_trait]
 impl JobRows for Sqlite {
     async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
-        self.write(move |db| {
-            let limit = signed(limit);
-            let (all, live): (i64, i64) = db
-                .prepare_cached(
-                    "SELECT count(*), coalesce(sum(ended_at IS NULL), 0) FROM jobs WHERE tenant = ?1 AND subject = ?2",
-                )?
-                .query_row((&row.tenant, &row.subject), |found| Ok((found.get(0)?, found.get(1)?)))?;
-            if live >= limit {
-                return Ok(false);
-            }
-            db.prepare_cached(
-                "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL
-                 ORDER BY id LIMIT ?3)",
-            )?
-            .execute((&row.tenant, &row.subject, (all + 1 - limit).max(0)))?;
-            db.prepare_cached(&format!(
-                "INSERT INTO jobs ({COLUMNS}) VALUES (:id, :tenant, :subject, :pack, :version, :state, :owner, :revision,
-                 :percent, :message, :progress_at, :created_at, :started_at, :ended_at, :expires_at, :error, :artifacts, :kept)"
-            ))?
-            .execute(named_params! {
-                ":id": row.id, ":tenant": row.tenant, ":subject": row.subject, ":pack": row.pack, ":version": row.version,
-                ":state": row.state, ":owner": row.owner, ":revision": signed(row.revision), ":percent": row.percent,
-                ":message": row.message, ":progress_at": row.progress_at.map(Timestamp::micros),
-                ":created_at": row.created_at.micros(), ":started_at": row.started_at.map(Timestamp::micros),
-                ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
-                ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept,
-            })?;
-            Ok(true)
-        })
-        .await
+        self.write(move |db| insert(db, &row, limit)).await
     }
 
     async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool> {
@@ -126,7 +97,7 @@ impl JobRows for Sqlite {
         Ok(found.await?.unwrap_or_default())
     }
 
-    async fn ask_to_cancel_job(&self, id: String) -> Result<bool> {
+    async fn ask_to_cancel_job(&self, id: String, _: Timestamp, _: Timestamp) -> Result<bool> {
         let asked = self.read(move |db| {
             let mut ask = db.prepare_cached("UPDATE jobs SET cancel = TRUE WHERE id = ?1 AND ended_at IS NULL")?;
             Ok(ask.execute([&id])?)
@@ -142,7 +113,7 @@ impl JobRows for Sqlite {
         Ok(found.await?.unwrap_or_default())
     }
 
-    async fn end_lost_jobs(&self, error: String, now: Timestamp, expires_at: Timestamp) -> Result<u64> {
+    async fn end_lost_jobs(&self, errors: LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs> {
         let folder = self.locks();
         let ended = self.read(move |db| {
             let owners: Vec<String> = db
@@ -157,12 +128,13 @@ impl JobRows for Sqlite {
                         "UPDATE jobs SET state = 'failed', error = ?2, ended_at = ?3, expires_at = ?4, kept = 'none',
                          revision = revision + 1 WHERE owner = ?1 AND ended_at IS NULL",
                     )?
-                    .execute((&owner, &error, now.micros(), expires_at.micros()))?;
+                    .execute((&owner, &errors.stopped, now.micros(), expires_at.micros()))?;
                 gone.remove();
             }
             Ok(ended as u64)
         });
-        Ok(ended.await?.unwrap_or(0))
+        // No input is stored, so nothing can be run again.
+        Ok(LostJobs { failed: ended.await?.unwrap_or(0), queued: 0 })
     }
 
     async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)> {
@@ -180,6 +152,39 @@ impl JobRows for Sqlite {
         });
         Ok(forgotten.await?.unwrap_or((0, 0)))
     }
+}
+
+/// Writes a new job, unless its caller has `limit` unfinished jobs. The caller's oldest ended jobs make room.
+pub(super) fn insert(db: &Connection, row: &JobRow, limit: u64) -> Result<bool> {
+    let limit = signed(limit);
+    let (all, live): (i64, i64) = db
+        .prepare_cached(
+            "SELECT count(*), coalesce(sum(ended_at IS NULL), 0) FROM jobs WHERE tenant = ?1 AND subject = ?2",
+        )?
+        .query_row((&row.tenant, &row.subject), |found| Ok((found.get(0)?, found.get(1)?)))?;
+    if live >= limit {
+        return Ok(false);
+    }
+    db.prepare_cached(
+        "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL
+         ORDER BY id LIMIT ?3)",
+    )?
+    .execute((&row.tenant, &row.subject, (all + 1 - limit).max(0)))?;
+    db.prepare_cached(&format!(
+        "INSERT INTO jobs ({COLUMNS}) VALUES (:id, :tenant, :subject, :pack, :version, :state, :owner, :revision,
+         :percent, :message, :progress_at, :created_at, :started_at, :ended_at, :expires_at, :error, :artifacts, :kept,
+         :attempt, :retries, :due_at)"
+    ))?
+    .execute(named_params! {
+        ":id": row.id, ":tenant": row.tenant, ":subject": row.subject, ":pack": row.pack, ":version": row.version,
+        ":state": row.state, ":owner": row.owner, ":revision": signed(row.revision), ":percent": row.percent,
+        ":message": row.message, ":progress_at": row.progress_at.map(Timestamp::micros),
+        ":created_at": row.created_at.micros(), ":started_at": row.started_at.map(Timestamp::micros),
+        ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
+        ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept, ":attempt": row.attempt,
+        ":retries": row.retries, ":due_at": row.due_at.map(Timestamp::micros),
+    })?;
+    Ok(true)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<JobRow> {
@@ -204,5 +209,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         error: row.get("error")?,
         artifacts: row.get("artifacts")?,
         kept: row.get("kept")?,
+        attempt: row.get("attempt")?,
+        retries: row.get("retries")?,
+        due_at: time("due_at")?,
     })
 }

@@ -6,6 +6,7 @@ mod counters;
 mod jobs;
 mod keys;
 mod locks;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -38,6 +39,7 @@ static MIGRATIONS: Migrations = Migrations {
         ("statistics", include_str!("../../migrations/sqlite/0005_statistics.sql")),
         ("owners", include_str!("../../migrations/sqlite/0006_owners.sql")),
     ],
+    additions: &[("schedules", include_str!("../../migrations/sqlite/added_schedules.sql"))],
 };
 
 /// How long to wait for another process's lock.
@@ -162,7 +164,12 @@ impl Driver for Sqlite {
             Ok(delete("DELETE FROM idempotency_keys WHERE expires_at <= ?1", ended.now)?
                 + delete("DELETE FROM vault_uses WHERE last_at < ?1", ended.uses)?
                 + delete("DELETE FROM api_tokens WHERE revoked_at < ?1 OR expires_at < ?1", ended.tokens)?
-                + delete("DELETE FROM jobs WHERE ended_at IS NOT NULL AND expires_at <= ?1", ended.now)?)
+                + delete("DELETE FROM jobs WHERE ended_at IS NOT NULL AND expires_at <= ?1", ended.now)?
+                + delete(
+                    "DELETE FROM schedule_runs WHERE due_at < ?1
+                     AND due_at < (SELECT max(due_at) FROM schedule_runs r WHERE r.pack = schedule_runs.pack)",
+                    ended.schedules,
+                )?)
         });
         Ok(deleted.await?.unwrap_or(0) as u64)
     }
