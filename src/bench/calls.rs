@@ -27,7 +27,7 @@ state = { type = "string", enum = ["open", "closed", "all"] }
 labels = { type = "array", items = { type = "string" } }
 per_page = { type = "integer", minimum = 1, maximum = 100 }
 "#;
-const FULL_OUTPUT: &str = r#"
+pub(crate) const FULL_OUTPUT: &str = r#"
 [output]
 type = "object"
 required = ["issues"]
@@ -35,7 +35,7 @@ required = ["issues"]
 type = "array"
 items = { type = "object", required = ["number", "title"], properties = { number = { type = "integer" }, title = { type = "string" }, body = { type = ["string", "null"] } } }
 "#;
-const CACHE: &str = "[memory]\ncache = true\nttl = \"1h\"\ntags = [\"github:{repo}\"]\n";
+pub(crate) const CACHE: &str = "[memory]\ncache = true\nttl = \"1h\"\ntags = [\"github:{repo}\"]\n";
 
 /// Answers with 4 KiB of issues, written once.
 #[derive(Clone)]
@@ -126,7 +126,7 @@ pub(crate) fn shut(table: &mut Table) {
 }
 
 /// Polls a future that never waits, on this thread, without the cost of a runtime.
-fn runtime_free<F: Future>(future: F) -> F::Output {
+pub(crate) fn runtime_free<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match future.as_mut().poll(&mut context) {

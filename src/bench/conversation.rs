@@ -198,14 +198,14 @@ pub(crate) fn scale(table: &mut Table) {
     });
 }
 
-async fn close(memories: &[ConversationMemory], store: &dyn Store) {
+pub(crate) async fn close(memories: &[ConversationMemory], store: &dyn Store) {
     for memory in memories {
         memory.close(Duration::from_secs(5)).await;
     }
     store.close().await.unwrap();
 }
 
-async fn open(folder: &Path) -> Arc<dyn Store> {
+pub(crate) async fn open(folder: &Path) -> Arc<dyn Store> {
     let limits = Limits { value_bytes: 64 << 20, rows: u64::MAX, bytes: u64::MAX, ..Limits::default() };
     let config = helmdeck_memory::Config { limits, ..helmdeck_memory::Config::default() };
     let ring = KeyRing::parse(("KEY", KEY), None).unwrap();
@@ -213,7 +213,7 @@ async fn open(folder: &Path) -> Arc<dyn Store> {
     helmdeck_memory::open(&url, ring, config, Arc::new(SystemClock::default())).await.unwrap()
 }
 
-fn memory(store: &Arc<dyn Store>, set: impl FnOnce(&mut Config)) -> ConversationMemory {
+pub(crate) fn memory(store: &Arc<dyn Store>, set: impl FnOnce(&mut Config)) -> ConversationMemory {
     let mut config = Config { strategy: Strategy::Truncation, ..Config::default() };
     set(&mut config);
     let clock = Arc::new(SystemClock::default());
@@ -226,7 +226,7 @@ fn memory(store: &Arc<dyn Store>, set: impl FnOnce(&mut Config)) -> Conversation
     ConversationMemory::open(config, dependencies).unwrap()
 }
 
-fn new_turn(n: usize) -> NewTurn {
+pub(crate) fn new_turn(n: usize) -> NewTurn {
     let text = |what: &str| {
         let mut text = format!("{what} number {n}: ");
         while text.len() < TEXT / 2 {

@@ -12,6 +12,7 @@ mod conversation;
 mod forge;
 mod mcp;
 mod measure;
+mod paths;
 mod process;
 mod puts;
 mod rest;
@@ -24,6 +25,7 @@ fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     match wanted.first().map(String::as_str) {
         Some("load") => return rest::load(&wanted[1..]),
+        Some("path") => return paths::run(&wanted[1..]),
         Some("callgrind") => return calls::callgrind(wanted.get(1).map_or("", String::as_str)),
         _ => {}
     }

@@ -59,7 +59,7 @@ fn in_session(address: &str, session: &str) -> String {
     post(address, &format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n"), &body)
 }
 
-fn newest(address: &str) -> String {
+pub(crate) fn newest(address: &str) -> String {
     let meta =
         r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
     let body = format!(

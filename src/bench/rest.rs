@@ -123,13 +123,17 @@ fn read_answer(connection: &mut TcpStream, buffer: &mut [u8]) {
         let count = connection.read(&mut buffer[filled..]).unwrap();
         assert!(count > 0, "the server closed the connection");
         filled += count;
-        if wanted == usize::MAX
-            && let Some(end) = buffer[..filled].windows(4).position(|part| part == b"\r\n\r\n")
-        {
-            let head = std::str::from_utf8(&buffer[..end]).unwrap();
-            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-            wanted = end + 4 + length.parse::<usize>().unwrap();
+        if wanted == usize::MAX {
+            wanted = answer_length(&buffer[..filled]).unwrap_or(usize::MAX);
         }
     }
+}
+
+/// Returns the length in bytes of the answer that begins here, with its head, as soon as the head is whole.
+pub(crate) fn answer_length(begun: &[u8]) -> Option<usize> {
+    let end = begun.windows(4).position(|part| part == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&begun[..end]).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    Some(end + 4 + length.parse::<usize>().unwrap())
 }

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn ring() -> KeyRing {
-        KeyRing::new(MemoryKey::generate().unwrap(), Vec::new())
+        KeyRing::parse(("KEY", MemoryKey::generate().unwrap().expose()), None).unwrap()
     }
 
     fn job(user: &str) -> Job {

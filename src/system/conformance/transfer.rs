@@ -2,7 +2,7 @@
 
 use helmdeck_memory::StoreError;
 
-use super::jobs::{add, row, save};
+use super::jobs::{add, row as job_row, save};
 use super::{MINUTE, NOW};
 use crate::counters::Counter;
 use crate::idempotency::{Begun, KeyRequest};
@@ -73,7 +73,7 @@ async fn fill(system: &System) {
     let told = JobRow { revision: 2, message, percent: Some(0.1), progress_at: Some(NOW), ..job };
     let done = JobRow { state: "succeeded".into(), ended_at: Some(NOW), kept: "sealed".into(), ..told };
     system.save_jobs(replica.id(), vec![(done, Some(vec![7; 5000]))]).await.unwrap();
-    let row = row(&replica, "a", 9);
+    let row = job_row(&replica, "a", 9);
     let limits = JobLimits { of_caller: 9, waiting: 9 };
     let run = DueRun { pack: "p".to_owned(), due_at: NOW, row, call: None, limits };
     assert_eq!(system.run_schedule(run).await.unwrap(), Scheduled::First);

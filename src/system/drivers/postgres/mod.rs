@@ -10,9 +10,9 @@ mod jobs;
 mod keys;
 mod lease;
 mod migrate;
-mod queue;
 #[cfg(test)]
 mod plans;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod tokens;

@@ -3,6 +3,7 @@
 //! The server explains each statement as it runs it, with its real parameters (`auto_explain`). Rows come from SQL.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_memory::Config;
@@ -12,7 +13,8 @@ use crate::conformance::NOW;
 use crate::conformance::jobs::row;
 use crate::counters::Counter;
 use crate::idempotency::{Begun, KeyRequest};
-use crate::jobs::JobFilter;
+use crate::jobs::{JobFilter, JobRow, LostErrors};
+use crate::queue::{Accepted, Claim, JobLimits, QueuedCall};
 use crate::system::System;
 use crate::tokens::TokenQuery;
 
@@ -126,9 +128,24 @@ async fn run(system: &System, name: &str, number: u32) {
     system.find_job(&id, NOW).await.unwrap().unwrap();
     system.job_result(&id).await.unwrap().unwrap();
     system.gone_jobs(vec![id.clone()]).await.unwrap();
-    system.ask_to_cancel_job(&id).await.unwrap();
+    system.ask_to_cancel_job(&id, NOW, NOW).await.unwrap();
     system.jobs_to_cancel(&replica.id()).await.unwrap();
-    system.end_lost_jobs("{}", NOW, NOW).await.unwrap();
+    system.end_lost_jobs(&LostErrors { stopped: "{}".to_owned(), unclaimed: "{}".to_owned() }, NOW, NOW).await.unwrap();
+    let (limits, owner) = (JobLimits { of_caller: 100, waiting: 100_000 }, replica.id());
+    let queued = JobRow { id: format!("{:032x}", 100 + number), ..row(&replica, name, number) };
+    let call = QueuedCall { label: "all".to_owned(), sealed: vec![1] };
+    assert_eq!(system.queue_job(queued, call, limits).await.unwrap(), Accepted::Added);
+    let claim = Claim { labels: Arc::from(["all".to_owned()]), places: 4, per_caller: 4, now: NOW };
+    let claimed = system.claim_jobs(Arc::clone(&owner), claim.clone()).await.unwrap();
+    let jobs = claimed.iter().map(|job| (job.row.id.clone(), job.row.revision)).collect();
+    assert_eq!(system.release_jobs(Arc::clone(&owner), jobs).await.unwrap().len(), 1);
+    system.return_claims(Arc::clone(&owner), Vec::new()).await.unwrap();
+    for mut job in system.claim_jobs(owner, claim).await.unwrap() {
+        job.row.state = "succeeded".to_owned();
+        job.row.ended_at = Some(NOW);
+        job.row.revision += 1;
+        assert!(system.save_jobs(replica.id(), vec![(job.row, None)]).await.unwrap());
+    }
     for caller in [None, Some(("t".to_owned(), "user7".to_owned()))] {
         for state in [None, Some("running".to_owned()), Some("succeeded".to_owned())] {
             let filter = JobFilter { caller: caller.clone(), state, before: None };
