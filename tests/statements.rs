@@ -39,7 +39,9 @@ const NAMES: &[(&str, &str)] = &[
     ("count(*) FILTER (WHERE ended_at IS NULL) FROM system_jobs", "count jobs of the caller"),
     ("INSERT INTO system_jobs", "add a job"),
     ("new AS MATERIALIZED", "save jobs"),
-    ("artifacts, kept FROM system_jobs WHERE id = $1", "read a job"),
+    ("INSERT INTO system_job_calls", "add the call of a job"),
+    ("WHERE owner = 'queue' AND ended_at IS NULL", "count jobs that wait"),
+    ("FROM system_jobs WHERE id = $1", "read a job"),
     ("FROM system_job_results WHERE id = $1", "read the result of a job"),
 ];
 
@@ -57,6 +59,8 @@ const BACKGROUND: &[&str] = &[
     "asked (id)",
     "system_tokens",
     "memory_locks",
+    // A poll comes at once with a job, and once a second.
+    "system_claim_jobs",
     "system_vault",
 ];
 
@@ -99,7 +103,14 @@ impl Counted {
 
     /// Does something, and compares what was sent for it with the table.
     fn expect(&self, what: &str, golden: &[(&str, usize)], done: impl FnOnce()) {
-        let _ = self.recorder.take();
+        // What was done before may still be written.
+        loop {
+            let _ = self.recorder.take();
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            if counted(&self.recorder.sent()).is_empty() {
+                break;
+            }
+        }
         done();
         let golden: BTreeMap<String, usize> = golden.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         let total = |of: &BTreeMap<String, usize>| of.values().sum::<usize>();
@@ -114,9 +125,11 @@ impl Counted {
 
     fn compare(&self, what: &str, golden: &BTreeMap<String, usize>) {
         let mut sent = counted(&self.recorder.take());
-        // A job that begins and ends at once is saved once.
-        if let Some(saves) = sent.get_mut("save jobs") {
-            *saves = (*saves).max(2);
+        // A job that begins and ends at once is saved once, and one that begins later is read while it waits.
+        for name in ["save jobs", "read a job"] {
+            if let Some(count) = sent.get_mut(name) {
+                *count = (*count).max(2);
+            }
         }
         if sent != *golden {
             self.wrong.borrow_mut().push(format!("{what}: sent {sent:?}, not {golden:?}"));
@@ -225,9 +238,11 @@ const GOLDEN_CONTEXT: &[(&str, usize)] = &[("scan", 1)];
 const GOLDEN_JOB: &[(&str, usize)] = &[
     ("lock jobs of the caller", 1),
     ("count jobs of the caller", 1),
+    ("count jobs that wait", 1),
     ("add a job", 1),
+    ("add the call of a job", 1),
     ("save jobs", 2),
-    ("read a job", 1),
+    ("read a job", 2),
     ("read the result of a job", 1),
 ];
 /// One namespace has the tag.

@@ -132,7 +132,7 @@ async fn run(system: &System, name: &str, number: u32) {
     system.jobs_to_cancel(&replica.id()).await.unwrap();
     system.end_lost_jobs(&LostErrors { stopped: "{}".to_owned(), unclaimed: "{}".to_owned() }, NOW, NOW).await.unwrap();
     let (limits, owner) = (JobLimits { of_caller: 100, waiting: 100_000 }, replica.id());
-    let queued = JobRow { id: format!("{:032x}", 100 + number), ..row(&replica, name, number) };
+    let queued = JobRow { id: format!("{:032x}", 100 + number), retries: 1, ..row(&replica, name, number) };
     let call = QueuedCall { label: "all".to_owned(), sealed: vec![1] };
     assert_eq!(system.queue_job(queued, call, limits).await.unwrap(), Accepted::Added);
     let claim = Claim { labels: Arc::from(["all".to_owned()]), places: 4, per_caller: 4, now: NOW };
