@@ -40,7 +40,6 @@ const WHOLE: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 const NOW: i64 = 1_700_000_000_000_000;
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "fails: docs/scale.md lists the statements that grow"]
 async fn statements_touch_as_much_in_a_large_store() {
     let server = Server::shared();
     let [small, large] = [measure(&server, QUICK[0]).await, measure(&server, QUICK[1]).await];
