@@ -40,7 +40,9 @@ SELECT id FROM memory_spaces
 const SPACES_OF_CALLER: &str = "
 SELECT id FROM memory_spaces
  WHERE tenant = $2 AND subject IN ($3, '\\x'::bytea) AND ($1::text IS NULL OR kind = $1)";
-const DELETE_PREFIX: &str = delete!("WHERE e.space_id = ANY($1) AND e.key >= $2 AND e.key < $3");
+/// A join, not a list: PostgreSQL finds the partition of one space, and would look for a list in all of them.
+const DELETE_PREFIX: &str =
+    delete!("USING unnest($1::bigint[]) AS n(space_id) WHERE e.space_id = n.space_id AND e.key >= $2 AND e.key < $3");
 const DELETE_TAGGED: &str = delete!(
     "USING (SELECT t.space_id, x.key
               FROM memory_tags t
