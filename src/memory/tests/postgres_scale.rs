@@ -104,7 +104,7 @@ async fn purge_of_all_namespaces_waits_for_one_space_only() {
 }
 
 /// What operators run to split the table of entries.
-const PARTITION: &str = include_str!("../../../contrib/postgres/partition.sql");
+pub(super) const PARTITION: &str = include_str!("../../../contrib/postgres/partition.sql");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_conforms_in_64_partitions() {

@@ -14,12 +14,13 @@ use super::rows::{get, json};
 use super::work::{Fresh, Next, RowKey, Work};
 use crate::key::hex;
 
+/// `OFFSET 0` makes each tag a lookup by its whole key, not a filter over the tags of its space.
 const DELETE: &str = "
 WITH gone AS (
     DELETE FROM memory_entries e USING unnest($1::bigint[], $2::bytea[]) AS n(space_id, key)
      WHERE e.space_id = n.space_id AND e.key = n.key RETURNING e.id, e.space_id, e.tags)
-DELETE FROM memory_tags t USING gone g, unnest(g.tags) AS n(tag)
- WHERE t.space_id = g.space_id AND t.tag = n.tag AND t.entry_id = g.id";
+DELETE FROM memory_tags t USING (SELECT g.space_id, n.tag, g.id FROM gone g, unnest(g.tags) AS n(tag) OFFSET 0) o
+ WHERE t.space_id = o.space_id AND t.tag = o.tag AND t.entry_id = o.id";
 /// Tags come as texts of lists: PostgreSQL has no lists of lists of different lengths.
 macro_rules! update {
     ($more:expr) => {
@@ -37,8 +38,10 @@ macro_rules! update {
      WHERE e.space_id = n.space_id AND e.key = n.key
     RETURNING e.id, e.space_id, e.tags, n.old_tags::bytea[] AS old_tags),
 untagged AS (
-    DELETE FROM memory_tags t USING updated u, unnest(u.old_tags) AS o(tag)
-     WHERE o.tag <> ALL (u.tags) AND t.space_id = u.space_id AND t.tag = o.tag AND t.entry_id = u.id)",
+    DELETE FROM memory_tags t
+     USING (SELECT u.space_id, n.tag, u.id FROM updated u, unnest(u.old_tags) AS n(tag)
+             WHERE n.tag <> ALL (u.tags) OFFSET 0) o
+     WHERE t.space_id = o.space_id AND t.tag = o.tag AND t.entry_id = o.id)",
             $more,
             "
 INSERT INTO memory_tags (space_id, tag, entry_id)

@@ -33,12 +33,14 @@ macro_rules! row_columns {
     };
 }
 
+/// Looks the ids up first: the order of the locks must not make it walk over all spaces by id.
 const LOCK_NAMED: &str = concat!(
-    "SELECT n.at, s.id, s.rows, s.bytes
-       FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[]) WITH ORDINALITY AS n(tenant, subject, kind, session, at)
-       JOIN memory_spaces s ON ",
+    "SELECT s.id, s.rows, s.bytes, s.tenant, s.subject, s.session, s.kind FROM memory_spaces s
+      WHERE s.id = ANY(ARRAY(
+            SELECT f.id FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[]) AS n(tenant, subject, kind, session)
+             CROSS JOIN LATERAL (SELECT s.id FROM memory_spaces s WHERE ",
     named!(),
-    " ORDER BY s.id FOR UPDATE OF s"
+    " OFFSET 0) f)) ORDER BY s.id FOR UPDATE"
 );
 const NAMED: &str = concat!(
     "SELECT s.id FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[]) AS n(tenant, subject, kind, session)
@@ -134,9 +136,9 @@ pub(super) async fn begin(
         has_begun = true;
         let mut work = Work::default();
         for row in &locked? {
-            let id = get(row, 1).unwrap_or_default();
-            work.names.extend(names.keys().nth(index(row)).map(|name| (name.clone(), id)));
-            work.spaces.insert(id, space(row, 2));
+            let id = get(row, 0).unwrap_or_default();
+            work.names.extend(rows::space(row, 3).map(|name| (name, id)));
+            work.spaces.insert(id, space(row, 1));
         }
         let missing = names.iter().filter(|(name, needed)| **needed && !work.names.contains_key(name));
         let missing = Columns::of(missing.map(|(name, _)| name));

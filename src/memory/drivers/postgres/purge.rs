@@ -38,9 +38,7 @@ macro_rules! page {
 }
 /// The next spaces, and which of them have something to delete.
 const TAGGED: &str = page!("SELECT 1 FROM memory_tags t WHERE t.space_id = s.id AND t.tag = $5");
-const PREFIXED: &str = page!(
-    "SELECT 1 FROM memory_entries e WHERE e.space_id = s.id AND e.key >= $5 AND ($6::bytea IS NULL OR e.key < $6)"
-);
+const PREFIXED: &str = page!("SELECT 1 FROM memory_entries e WHERE e.space_id = s.id AND e.key >= $5 AND e.key < $6");
 
 /// Returns the delete of a batch that is nothing but one delete over all namespaces.
 pub(super) fn everywhere(batch: &Batch) -> Option<&Delete> {

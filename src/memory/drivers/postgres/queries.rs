@@ -42,7 +42,7 @@ macro_rules! by_time {
 }
 macro_rules! of_prefix {
     ($columns:expr) => {
-        concat!(of_space!($columns), "e.key >= $6 AND ($7::bytea IS NULL OR e.key < $7)")
+        concat!(of_space!($columns), "e.key >= $6 AND e.key < $7")
     };
 }
 

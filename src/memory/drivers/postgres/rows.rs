@@ -110,9 +110,10 @@ pub(super) fn json(attributes: &BTreeMap<String, String>) -> Result<String> {
     serde_json::to_string(attributes).map_err(|error| crate::StoreError::Corrupt(error.to_string()))
 }
 
-/// Returns the exclusive end of the key range of a prefix; `None` = no end.
-pub(super) fn upper(prefix: &str) -> Option<Vec<u8>> {
-    prefix_end(prefix).map(String::into_bytes)
+/// Returns the exclusive end of the key range of a prefix: always one, because only a plain comparison bounds what is
+/// read of an index. A prefix without an end gets a byte that sorts after every text.
+pub(super) fn upper(prefix: &str) -> Vec<u8> {
+    prefix_end(prefix).map_or_else(|| vec![u8::MAX], String::into_bytes)
 }
 
 /// Returns a limit as the database takes it.
@@ -130,3 +131,17 @@ pub(super) async fn open<T: Send + 'static>(bytes: usize, work: impl FnOnce() ->
 
 /// Limit for sealing or opening on the caller's thread, which takes about 0.1 ms.
 const INLINE_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::upper;
+
+    #[test]
+    fn the_range_of_a_prefix_always_ends() {
+        assert_eq!(upper("ab"), b"ac");
+        for prefix in ["", "\u{10ffff}"] {
+            let last = [prefix, "\u{10ffff}\u{10ffff}"].concat();
+            assert!(upper(prefix).as_slice() > last.as_bytes(), "{prefix:?}");
+        }
+    }
+}

@@ -16,14 +16,17 @@ use crate::entry::{Kind, Reach};
 use crate::ops::Delete;
 
 /// Deletes what a condition names, with its tags, and counts it.
+///
+/// `OFFSET 0` makes each tag a lookup by its whole key, not a filter over the tags of its space.
 macro_rules! delete {
     ($from:expr) => {
         concat!(
             "WITH gone AS (DELETE FROM memory_entries e ",
             $from,
             " RETURNING e.id, e.space_id, e.key_id, e.cost, e.tags),
-             untagged AS (DELETE FROM memory_tags t USING gone g, unnest(g.tags) AS n(tag)
-                           WHERE t.space_id = g.space_id AND t.tag = n.tag AND t.entry_id = g.id)
+             untagged AS (DELETE FROM memory_tags t
+                           USING (SELECT g.space_id, n.tag, g.id FROM gone g, unnest(g.tags) AS n(tag) OFFSET 0) o
+                           WHERE t.space_id = o.space_id AND t.tag = o.tag AND t.entry_id = o.id)
              SELECT space_id, key_id, count(*), sum(least(greatest(cost, 0), 4294967296))::bigint FROM gone GROUP BY space_id, key_id"
         )
     };
@@ -37,7 +40,9 @@ SELECT id FROM memory_spaces
 const SPACES_OF_CALLER: &str = "
 SELECT id FROM memory_spaces
  WHERE tenant = $2 AND subject IN ($3, '\\x'::bytea) AND ($1::text IS NULL OR kind = $1)";
-const DELETE_PREFIX: &str = delete!("WHERE e.space_id = ANY($1) AND e.key >= $2 AND ($3::bytea IS NULL OR e.key < $3)");
+/// A join, not a list: PostgreSQL finds the partition of one space, and would look for a list in all of them.
+const DELETE_PREFIX: &str =
+    delete!("USING unnest($1::bigint[]) AS n(space_id) WHERE e.space_id = n.space_id AND e.key >= $2 AND e.key < $3");
 const DELETE_TAGGED: &str = delete!(
     "USING (SELECT t.space_id, x.key
               FROM memory_tags t
