@@ -14,8 +14,8 @@ use crate::support::{KEY, wait_for};
 
 /// Names of statements, by a part of their text. The first that fits counts.
 const NAMES: &[(&str, &str)] = &[
-    ("FOR UPDATE OF s", "lock spaces"),
     ("n(tenant, subject, kind, session, key, at)", "read rows to replace"),
+    ("CROSS JOIN LATERAL (SELECT s.id FROM memory_spaces", "lock spaces"),
     ("keyed AS (", "insert rows, count"),
     ("n.old_tags::bytea[]", "update rows"),
     ("INSERT INTO memory_spaces", "make spaces"),
@@ -59,8 +59,9 @@ const BACKGROUND: &[&str] = &[
     "asked (id)",
     "system_tokens",
     "memory_locks",
-    // A poll comes at once with a job, and once a second.
+    // A poll comes at once with a job, and once a second. What it got is read apart.
     "system_claim_jobs",
+    "sealed FROM system_job_calls WHERE id = ANY",
     "system_vault",
 ];
 

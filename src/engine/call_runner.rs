@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use helmdeck_core::{Call, Manifest, Outcome, Result};
+use helmdeck_memory::DeletePosition;
 
 /// Runs calls through their pack's pipeline.
 ///
@@ -27,4 +28,10 @@ pub(crate) trait JobRunner: CallRunner {
 
     /// Returns every version of every pack.
     fn packs(&self) -> Vec<RunnablePack>;
+
+    /// Returns the position after the deletes of this process; `None` without one.
+    fn position(&self) -> Option<DeletePosition>;
+
+    /// Applies the deletes by other processes up to a position. Returns whether some are missing.
+    fn is_behind(self: Arc<Self>, position: DeletePosition) -> BoxFuture<'static, bool>;
 }

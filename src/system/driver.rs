@@ -13,7 +13,7 @@ use helmdeck_memory::Result;
 use crate::counters::Counter;
 use crate::idempotency::{Begun, Fence};
 use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
-use crate::queue::{Accepted, Claim, ClaimedJob, JobLimits, QueuedCall};
+use crate::queue::{Accepted, Claim, ClaimId, ClaimedJob, JobLimits, QueuedCall};
 use crate::replica::Lease;
 use crate::schedules::{DueRun, Scheduled};
 use crate::statistics::Statistic;
@@ -241,14 +241,19 @@ pub(crate) trait QueueRows {
     async fn queue_job(&self, row: JobRow, call: QueuedCall, limits: JobLimits) -> Result<Accepted>;
 
     /// Gives jobs to a replica; none if its lease is over.
-    async fn claim_jobs(&self, owner: Arc<str>, claim: Claim) -> Result<Vec<ClaimedJob>>;
+    async fn claim_jobs(&self, claim: Claim) -> Result<Vec<ClaimedJob>>;
 
     /// Queues running jobs of a replica again, each with its last revision, and returns the ids of those that may run
-    /// again; none if its lease is over.
-    async fn release_jobs(&self, owner: Arc<str>, jobs: Vec<(String, u64)>) -> Result<Vec<String>>;
+    /// again; none if its lease is over. They wait until `expires_at`.
+    async fn release_jobs(
+        &self,
+        owner: Arc<str>,
+        jobs: Vec<(String, u64)>,
+        expires_at: Timestamp,
+    ) -> Result<Vec<String>>;
 
-    /// Queues jobs again that a replica owns, was given by a claim, and does not know; returns how many.
-    async fn return_claims(&self, owner: Arc<str>, known: Vec<String>) -> Result<u64>;
+    /// Queues the jobs of claims again, which have not begun; returns how many.
+    async fn return_claims(&self, claims: Vec<ClaimId>) -> Result<u64>;
 
     /// Takes a due time of a schedule, and writes the job of its run, in one transaction.
     async fn run_schedule(&self, run: DueRun) -> Result<Scheduled>;

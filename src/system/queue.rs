@@ -40,9 +40,20 @@ pub enum Accepted {
     QueueFull,
 }
 
+/// Names a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimId {
+    /// The id of the replica that made it.
+    pub owner: Arc<str>,
+    /// Its number, different from those of all other claims under this id.
+    pub number: u64,
+}
+
 /// Request for jobs.
 #[derive(Debug, Clone)]
 pub struct Claim {
+    /// Its name.
+    pub id: ClaimId,
     /// Labels of the calls that the replica is able to run.
     pub labels: Arc<[String]>,
     /// Limit of jobs.
@@ -81,33 +92,43 @@ impl System {
 
     /// Gives waiting jobs to a replica; none if it is no longer known as alive. If nothing waits, this is one cheap read.
     ///
+    /// After an error the replica may own jobs without knowing it: they have to be returned ([`System::return_claims`]).
+    ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn claim_jobs(&self, owner: Arc<str>, claim: Claim) -> Result<Vec<ClaimedJob>> {
-        self.driver().claim_jobs(owner, claim).await
+    pub async fn claim_jobs(&self, claim: Claim) -> Result<Vec<ClaimedJob>> {
+        self.driver().claim_jobs(claim).await
     }
 
-    /// Queues running jobs of a replica again, each with its last revision.
+    /// Queues running jobs of a replica again, each with its last revision, to wait until `expires_at` at most.
     ///
     /// Returns the ids of those that wait now. The others may not run again, or somebody wants them to end. If the replica
     /// is no longer known as alive, nothing changes.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn release_jobs(&self, owner: Arc<str>, jobs: Vec<(String, u64)>) -> Result<Vec<String>> {
+    pub async fn release_jobs(
+        &self,
+        owner: Arc<str>,
+        jobs: Vec<(String, u64)>,
+        expires_at: Timestamp,
+    ) -> Result<Vec<String>> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        self.driver().release_jobs(owner, jobs).await
+        self.driver().release_jobs(owner, jobs, expires_at).await
     }
 
-    /// Queues jobs again that a replica owns without knowing it, because the answer to its claim was lost.
+    /// Queues the jobs of claims again whose answers were lost: none of them has begun. Returns how many there were.
     ///
-    /// `known` are the ids of the jobs that it knows. None of the others has begun. Returns how many there were.
+    /// The claim itself may still be on its way in the database, so this has to be done again a while later.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn return_claims(&self, owner: Arc<str>, known: Vec<String>) -> Result<u64> {
-        self.driver().return_claims(owner, known).await
+    pub async fn return_claims(&self, claims: Vec<ClaimId>) -> Result<u64> {
+        if claims.is_empty() {
+            return Ok(0);
+        }
+        self.driver().return_claims(claims).await
     }
 }

@@ -25,6 +25,8 @@ pub struct DueRun {
     pub call: Option<QueuedCall>,
     /// Limits of the job.
     pub limits: JobLimits,
+    /// Error of a job of an earlier due time that still waits, for a version or a key of before.
+    pub unclaimed: String,
 }
 
 /// What became of a due time.
@@ -44,6 +46,8 @@ pub enum Scheduled {
 
 impl System {
     /// Takes a due time of a schedule, and writes the job of its run: both or neither.
+    ///
+    /// With the same job, it may be tried again after an error.
     ///
     /// # Errors
     /// `Unavailable`, also if the row names an owner that is no longer alive; `Corrupt`.

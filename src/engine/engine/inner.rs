@@ -10,6 +10,7 @@ use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Builtin, Call, Clock, Code, Error, Outcome, Result};
 use helmdeck_egress::Egress;
 use helmdeck_events::Bus;
+use helmdeck_memory::DeletePosition;
 use tokio_util::sync::CancellationToken;
 
 use super::found;
@@ -74,6 +75,19 @@ impl JobRunner for Inner {
         let snapshot = self.registry.snapshot();
         let all = snapshot.packs.values().flatten();
         all.map(|pack| RunnablePack { manifest: Arc::clone(&pack.manifest), contract: pack.contract }).collect()
+    }
+
+    fn position(&self) -> Option<DeletePosition> {
+        self.memory.as_ref()?.position()
+    }
+
+    fn is_behind(self: Arc<Self>, position: DeletePosition) -> BoxFuture<'static, bool> {
+        Box::pin(async move {
+            match &self.memory {
+                Some(memory) => !memory.catch_up(&position).await,
+                None => false,
+            }
+        })
     }
 }
 

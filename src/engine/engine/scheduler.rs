@@ -8,7 +8,7 @@ use helmdeck_core::{Call, Identity, PackName, Result, Timestamp};
 
 use super::inner::Inner;
 use crate::call_runner::JobRunner;
-use crate::jobs::RunPlan;
+use crate::jobs::{JobId, RunPlan};
 use crate::layers::{credentials, validate_input};
 use crate::registry::Registered;
 
@@ -20,6 +20,8 @@ const EVERY: Duration = Duration::from_secs(1);
 struct Done {
     /// The last due time of each pack that was taken by any server.
     due: BTreeMap<PackName, Timestamp>,
+    /// The due time of each pack that is tried, with the job of its run. Each try has the same one.
+    tried: BTreeMap<PackName, (Timestamp, JobId)>,
     /// Whether the missing caller was reported.
     reported: bool,
 }
@@ -54,8 +56,14 @@ impl Inner {
             if done.due.get(name).is_some_and(|done| *done >= due_at) {
                 continue;
             }
-            match self.run_scheduled(&pack, &schedule.input, caller, due_at).await {
+            let id = match done.tried.get(name) {
+                Some((tried, id)) if *tried == due_at => id.clone(),
+                _ => JobId::next(now),
+            };
+            done.tried.insert(name.clone(), (due_at, id.clone()));
+            match self.run_scheduled(&pack, &schedule.input, caller, due_at, id).await {
                 Ok(()) => {
+                    done.tried.remove(name);
                     done.due.insert(name.clone(), due_at);
                 }
                 Err(error) => tracing::debug!(pack = %name, %error, "a scheduled run is tried again"),
@@ -76,6 +84,7 @@ impl Inner {
         input: &str,
         caller: &Arc<Identity>,
         due_at: Timestamp,
+        id: JobId,
     ) -> Result<()> {
         let call = Call::new(pack.manifest.name.clone(), input.to_owned(), Arc::clone(caller));
         let mut checked = call.clone();
@@ -91,6 +100,6 @@ impl Inner {
         }
         let plan = RunPlan { bound: checked.stage.pinned_session.is_some(), ..pack.plan() };
         let runner: Arc<dyn JobRunner> = Arc::clone(self) as _;
-        self.jobs.run_due(call, plan, due_at, &runner).await
+        self.jobs.run_due(call, plan, due_at, id, &runner).await
     }
 }

@@ -95,7 +95,13 @@ impl Jobs {
         match (self.find(owner, id).await?, &self.book) {
             (Some(live), _) => {
                 if !live.job().state.is_final() {
+                    // If this process is lost, nobody runs it again.
+                    let durable = match &self.book {
+                        Some(book) if live.again => book.ask_to_cancel(id).await,
+                        _ => Ok(()),
+                    };
                     self.cancel_live(&live).await;
+                    durable?;
                 }
                 self.wait_for(owner, id, CANCEL_WAIT).await
             }

@@ -110,10 +110,16 @@ impl JobBook {
         if job.state.is_final() {
             return Ok(job);
         }
+        self.ask_to_cancel(id).await?;
+        self.wait(owner, id, CANCEL_WAIT).await
+    }
+
+    /// Asks whoever runs a job to end it. A waiting job ends at once.
+    pub(super) async fn ask_to_cancel(&self, id: &JobId) -> Result<()> {
         let now = self.clock.now();
         let expires_at = now.saturating_add(self.retention);
         self.system.ask_to_cancel_job(id.as_str(), now, expires_at).await.map_err(unavailable)?;
-        self.wait(owner, id, CANCEL_WAIT).await
+        Ok(())
     }
 
     /// Waits until a job has ended, for at most `limit`, and returns its state then.

@@ -26,7 +26,7 @@ impl JobId {
     }
 
     /// Makes the next id of this process.
-    pub(super) fn next(now: Timestamp) -> Self {
+    pub(crate) fn next(now: Timestamp) -> Self {
         Self(RunId::next(now).to_string().into())
     }
 

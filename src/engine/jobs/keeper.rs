@@ -37,7 +37,12 @@ impl Jobs {
     ///
     /// Returns when to run again; `None` = at the next change.
     async fn tick(self: &Arc<Self>) -> Option<Duration> {
-        self.save_all().await;
+        // Others take lost jobs, so their calls end first. A write may wait for long if the database does not answer.
+        self.give_up(&self.lost());
+        tokio::select! {
+            () = self.save_all() => {}
+            () = self.lose_some() => {}
+        }
         self.give_up(&self.lost());
         if let (Some(book), Some(replica)) = (&self.book, self.replica())
             && let Ok(wanted) = book.system.jobs_to_cancel(&replica.id()).await
@@ -65,6 +70,13 @@ impl Jobs {
         let Some(replica) = self.replica() else { return Vec::new() };
         let lost = |live: &&Arc<Live>| !live.is_settled() && !replica.holds(&live.owner);
         self.table().live.values().filter(lost).cloned().collect()
+    }
+
+    /// Waits until some job is lost.
+    async fn lose_some(&self) {
+        while self.lost().is_empty() {
+            tokio::time::sleep(EVERY).await;
+        }
     }
 
     /// Writes all changed jobs.

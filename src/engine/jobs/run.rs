@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use helmdeck_core::{Call, Code, Error, Identity, Outcome, Result, Version};
-use helmdeck_memory::KeyRing;
+use helmdeck_memory::{DeletePosition, KeyRing, StoreError};
 use helmdeck_system::queue::{Accepted, JobLimits, QueuedCall};
 
 use super::document::{self, ResultLocation};
 use super::live::{JobEnd, Live, StopReason};
 use super::table::{Jobs, Waiting, full};
-use super::{Job, JobError, JobId, JobSchedule, JobState, book, sealed_call};
+use super::{Job, JobError, JobId, JobSchedule, JobState, sealed_call};
 use crate::call_runner::JobRunner;
 
 /// Retry time for a caller whose job found no place.
@@ -39,8 +39,8 @@ impl Jobs {
     /// Queues a call, whose input and credentials were checked, and returns its job. `runner` runs it.
     ///
     /// # Errors
-    /// `overloaded` if too many jobs wait, if the server is about to stop, or if the job cannot be written to the
-    /// database. Then nothing was done.
+    /// `overloaded` if too many jobs wait, or if the server is about to stop: then nothing was done. Also if the job cannot
+    /// be written to the database: then it may have been, and its caller finds it among its jobs.
     pub(crate) async fn submit(
         self: &Arc<Self>,
         mut call: Call,
@@ -54,7 +54,7 @@ impl Jobs {
         // A separate task: if the caller disconnects halfway, there is a job or none, never a row without a job.
         let task = tokio::spawn(async move {
             match jobs.portable(&call, &plan) {
-                Some(ring) => jobs.queue(call, &plan, ring).await,
+                Some(ring) => jobs.queue(call, &plan, ring, &runner).await,
                 None => jobs.admit(call, &plan, runner).await,
             }
         });
@@ -68,21 +68,33 @@ impl Jobs {
     }
 
     /// Puts a job into the queue that replicas share.
-    async fn queue(self: &Arc<Self>, call: Call, plan: &RunPlan, ring: Arc<KeyRing>) -> Result<Job> {
-        let queued = self.try_queue(call, plan, ring).await;
+    async fn queue(
+        self: &Arc<Self>,
+        call: Call,
+        plan: &RunPlan,
+        ring: Arc<KeyRing>,
+        runner: &Arc<dyn JobRunner>,
+    ) -> Result<Job> {
+        let queued = self.try_queue(call, plan, ring, runner).await;
         queued.inspect_err(|_| {
             self.metrics.refused.inc();
         })
     }
 
-    async fn try_queue(self: &Arc<Self>, call: Call, plan: &RunPlan, ring: Arc<KeyRing>) -> Result<Job> {
+    async fn try_queue(
+        self: &Arc<Self>,
+        call: Call,
+        plan: &RunPlan,
+        ring: Arc<KeyRing>,
+        runner: &Arc<dyn JobRunner>,
+    ) -> Result<Job> {
         self.table().admit()?;
         let Some(book) = &self.book else { return Err(full()) };
         let job = self.new_job(&call, plan, None);
         let row = document::to_row(&job, "", ResultLocation::None, plan.retries);
-        let sealed = seal_call(ring, &call, plan, &job).await?;
+        let sealed = seal_call(ring, &call, plan, &job, runner.position()).await?;
         let limits = self.limits();
-        match book.system.queue_job(row, sealed, limits).await.map_err(book::unavailable)? {
+        match book.system.queue_job(row, sealed, limits).await.map_err(unsure)? {
             Accepted::Added => {}
             Accepted::CallerFull => return Err(caller_full(limits.of_caller)),
             Accepted::QueueFull => return Err(full()),
@@ -164,7 +176,7 @@ impl Jobs {
         let added = match &self.book {
             Some(book) => {
                 let row = document::to_row(&job, &owner, ResultLocation::None, plan.retries);
-                book.system.add_job(row, limit).await.map_err(book::unavailable)?
+                book.system.add_job(row, limit).await.map_err(unsure)?
             }
             None => self.make_room(&call.identity, limit),
         };
@@ -230,6 +242,7 @@ impl Jobs {
     pub(crate) async fn drain(&self) {
         self.claims.end();
         let _ = tokio::time::timeout(SAVE_FOR, self.claims.settle()).await;
+        let _ = tokio::time::timeout(SAVE_FOR, self.return_lost_claims()).await;
         let waiting = {
             let mut table = self.table();
             table.stopping = true;
@@ -263,7 +276,7 @@ impl Jobs {
                 self.metrics.ended(JobState::Failed);
                 live.notify_end();
             }
-            self.table().live.remove(&live.id);
+            self.table().remove(live);
         }
         self.show();
     }
@@ -407,14 +420,28 @@ fn footprint(outcome: &Outcome) -> usize {
 }
 
 /// Seals a call for a job.
-pub(super) async fn seal_call(ring: Arc<KeyRing>, call: &Call, plan: &RunPlan, job: &Job) -> Result<QueuedCall> {
+pub(super) async fn seal_call(
+    ring: Arc<KeyRing>,
+    call: &Call,
+    plan: &RunPlan,
+    job: &Job,
+    position: Option<DeletePosition>,
+) -> Result<QueuedCall> {
     let label = sealed_call::label(ring.current_id(), &job.pack, plan.version, &plan.contract);
-    let (identity, id, plain) = (Arc::clone(&call.identity), job.id.clone(), sealed_call::write(call, plan.version));
+    let (identity, id) = (Arc::clone(&call.identity), job.id.clone());
+    let plain = sealed_call::write(call, plan.version, position.as_ref());
     // Sealing megabytes takes milliseconds.
     let sealing = tokio::task::spawn_blocking(move || sealed_call::seal(&ring, &identity, &id, &plain));
     let sealed = sealing.await.ok().flatten();
     let sealed = sealed.ok_or_else(|| Error::new(Code::Internal, "the call of the job could not be sealed"))?;
     Ok(QueuedCall { label, sealed })
+}
+
+/// Error for a job whose row was not confirmed.
+fn unsure(error: StoreError) -> Error {
+    let code = if error.is_temporary() { Code::Overloaded } else { Code::Internal };
+    let message = "the record of jobs is not available; the job may have been accepted, so look among your jobs first";
+    Error::new(code, message).with_source(error)
 }
 
 fn caller_full(limit: u64) -> Error {

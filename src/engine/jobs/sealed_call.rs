@@ -7,7 +7,7 @@ use bytes::Bytes;
 use helmdeck_core::trace::Trace;
 use helmdeck_core::{Call, Correlation, Directive, Identity, PackName, RequestId, Version, hex};
 use helmdeck_memory::framing::Framed;
-use helmdeck_memory::{KeyRing, Namespace};
+use helmdeck_memory::{DeletePosition, KeyRing, Namespace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -26,6 +26,11 @@ struct CallHead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     directive: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    behind: bool,
+    /// After the deletes that the process applied that accepted it. The one that runs it has to apply them as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    position: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_age_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,14 +50,23 @@ pub(super) fn label(key: &str, pack: &PackName, version: Version, contract: &[u8
     hex(&Sha256::digest(parts.as_slice())[..LABEL])
 }
 
+/// A call that was opened.
+pub(super) struct OpenedCall {
+    pub(super) call: Call,
+    /// Position that the process has to catch up with.
+    pub(super) position: Option<DeletePosition>,
+}
+
 /// Encodes a call: a line of JSON, then its input byte for byte.
-pub(super) fn write(call: &Call, version: Version) -> Vec<u8> {
+pub(super) fn write(call: &Call, version: Version, position: Option<&DeletePosition>) -> Vec<u8> {
     let (request, trace) = (&call.correlation.request_id, &call.correlation.trace);
     let head = CallHead {
         pack: call.pack.clone(),
         version,
         session: call.identity.session().map(str::to_owned),
         directive: call.directive.as_str().to_owned(),
+        behind: call.behind,
+        position: position.map(ToString::to_string),
         max_age_us: call.max_age.map(micros),
         max_stale_us: call.max_stale.map(micros),
         request_id: request.as_ref().map(ToString::to_string),
@@ -72,12 +86,12 @@ pub(super) fn seal(ring: &KeyRing, identity: &Identity, id: &JobId, plain: &[u8]
 }
 
 /// Opens the call of a job; `None` if it was sealed for another job or caller, or with an unknown key.
-pub(super) fn open(ring: &KeyRing, job: &Job, sealed: &[u8]) -> Option<Call> {
+pub(super) fn open(ring: &KeyRing, job: &Job, sealed: &[u8]) -> Option<OpenedCall> {
     let namespace = Namespace::new(&job.tenant, &job.user, None);
     read(job, ring.open_blob(&namespace, PURPOSE, job.id.as_str().as_bytes(), sealed).ok()?)
 }
 
-fn read(job: &Job, bytes: Vec<u8>) -> Option<Call> {
+fn read(job: &Job, bytes: Vec<u8>) -> Option<OpenedCall> {
     let bytes = Bytes::from(bytes);
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let head: CallHead = serde_json::from_slice(&bytes[..end]).ok()?;
@@ -94,13 +108,15 @@ fn read(job: &Job, bytes: Vec<u8>) -> Option<Call> {
     call.directive = [Directive::Default, Directive::Bypass, Directive::Refresh, Directive::OnlyIfCached]
         .into_iter()
         .find(|directive| directive.as_str() == head.directive)?;
+    let position = head.position.as_deref().map(str::parse);
+    call.behind = head.behind || matches!(position, Some(Err(_)));
     call.max_age = head.max_age_us.map(Duration::from_micros);
     call.max_stale = head.max_stale_us.map(Duration::from_micros);
     call.correlation = Correlation {
         request_id: head.request_id.and_then(|id| RequestId::given(id.as_bytes())),
         trace: head.traceparent.and_then(|parent| Trace::received(&parent, head.tracestate.as_deref())),
     };
-    Some(call)
+    Some(OpenedCall { call, position: position.and_then(Result::ok) })
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -146,14 +162,16 @@ mod tests {
         let (ring, alice) = (ring(), job("alice"));
         let identity = Arc::new(Identity::new("t", "alice").unwrap().with_session("s").unwrap());
         let mut call = Call::new(alice.pack.clone(), "{\"a\": 1}\n", Arc::clone(&identity));
-        call.directive = Directive::Refresh;
+        (call.directive, call.behind) = (Directive::Refresh, true);
+        let position: DeletePosition = "p1-5-7".parse().unwrap();
         (call.max_age, call.max_stale) = (Some(Duration::from_secs(3)), Some(Duration::ZERO));
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         call.correlation =
             Correlation { request_id: RequestId::given(b"request-1"), trace: Trace::received(parent, Some("rojo=1")) };
-        let sealed = seal(&ring, &identity, &alice.id, &write(&call, alice.version)).unwrap();
+        let sealed = seal(&ring, &identity, &alice.id, &write(&call, alice.version, Some(&position))).unwrap();
         assert!(!sealed.windows(9).any(|window| window == b"request-1"));
-        let read = open(&ring, &alice, &sealed).unwrap();
+        let OpenedCall { call: read, position: after } = open(&ring, &alice, &sealed).unwrap();
+        assert_eq!((read.behind, after), (true, Some(position)));
         assert_eq!((&read.input, read.version, &read.identity), (&call.input, Some(alice.version), &identity));
         assert_eq!((read.directive, read.max_age, read.max_stale), (call.directive, call.max_age, call.max_stale));
         let trace = read.correlation.trace.unwrap();

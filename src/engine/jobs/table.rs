@@ -227,6 +227,13 @@ impl Table {
         }
     }
 
+    /// Removes a job, but no other run of it.
+    pub(super) fn remove(&mut self, live: &Arc<Live>) {
+        if self.live.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, live)) {
+            self.live.remove(&live.id);
+        }
+    }
+
     /// Drops jobs that are fully stored or expired, or whose row is `gone`.
     pub(super) fn clear(&mut self, now: Timestamp, recorded: bool, gone: &[String]) {
         self.live.retain(|id, live| {

@@ -22,8 +22,8 @@ pub use outbox::{Drained, MOST_WAITING};
 pub use read::{Gap, Replay, Replayed, Status};
 pub use subjects::Subject;
 
-use crate::error::Result;
-use crate::files;
+use crate::error::{Category, Result};
+use crate::files::{self, Guard};
 use crate::git::Git;
 use crate::json::Json;
 use crate::project::Project;
@@ -41,6 +41,9 @@ const MOST_REFUSED: usize = 16;
 const NOT_BUILT: &str = "this program was built without support for event servers (feature `nats`)";
 /// Error text if no server is configured.
 const NO_SERVER: &str = "no event server is configured";
+
+/// How often the lock of the project is tried, for its usual time each.
+const LOCK_TRIES: u32 = 4;
 
 /// Number of characters of the path's hash that make a work tree's name unique.
 const TELLING: usize = 8;
@@ -90,7 +93,7 @@ impl Events<'_> {
         let last = journal::last(files)?;
         // Query git before taking the lock.
         let origin = origin(project, session, last.as_ref());
-        let guard = files.lock()?;
+        let guard = lock(project)?;
         // Another process may have added events since.
         let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
         let environment = project.environment();
@@ -154,6 +157,17 @@ impl Events<'_> {
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.project.config().events.valid_prefix()
+    }
+}
+
+/// Takes the lock of a project. The change of the event is made, so this waits longer than other work does.
+fn lock(project: &Project) -> Result<Guard> {
+    let mut tries = 1;
+    loop {
+        match project.files().lock() {
+            Err(error) if error.category == Category::Locked && tries < LOCK_TRIES => tries += 1,
+            taken => return taken,
+        }
     }
 }
 

@@ -293,6 +293,22 @@ fn an_event_never_fails_whatever_is_in_the_way() {
 }
 
 #[test]
+fn an_event_outlasts_a_lock_that_is_held_for_long() {
+    let root = tempfile::tempdir().unwrap();
+    let (held, other) = (project(root.path(), None), project(root.path(), None));
+    say(&held, 1);
+    let guard = held.files().lock().unwrap();
+    let saying = std::thread::spawn(move || {
+        assert!(other.files().lock().is_err(), "other work gives up");
+        say(&other, 1);
+    });
+    std::thread::sleep(Duration::from_secs(11));
+    drop(guard);
+    saying.join().unwrap();
+    assert_eq!(seqs(&Events::new(&held).tail(9).unwrap()), [1, 2]);
+}
+
+#[test]
 fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
     for (configured, subject) in
         [("acme.team", "acme.team.forge.memory.learning"), ("a b", "sx9.forge.memory.learning")]

@@ -33,7 +33,17 @@ const GROWING: &[(&str, &str)] = &[
 ];
 
 /// Statements that look into every partition of the rows, and why. Their beginning.
-const EVERY_PARTITION: &[(&str, &str)] = &[];
+const EVERY_PARTITION: &[(&str, &str)] = &[
+    ("SELECT c.space_id, c.key, s.id IS NOT NULL FROM", "a sweep takes what has ended from any space"),
+    ("SELECT s.kind, e.key_id, count(*)", "the same, counted for a look"),
+    ("SELECT space_id, key_id, count(*)", "the same"),
+    ("SELECT space_id, key, octet_length(value_ciphertext)", "a rotation goes through all rows"),
+    ("SELECT sum(pg_total_relation_size", "the size of all partitions"),
+    (
+        "WITH gone AS (DELETE FROM memory_entries e USING (SELECT key FROM",
+        "a full space takes from what has ended, by time",
+    ),
+];
 
 /// Rows of the small store of the quick test, and of its large one.
 const QUICK: [u64; 2] = [1_000, 100_000];

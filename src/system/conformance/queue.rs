@@ -3,13 +3,19 @@
 //! A driver without a queue refuses, and is done.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use helmdeck_core::Timestamp;
 
 use super::jobs::{cancel, ended, find, look_for_lost, row, save, until_gone};
 use super::{DAY, Fixture, NOW};
 use crate::jobs::{JobRow, LostJobs};
-use crate::queue::{Accepted, Claim, ClaimedJob, JobLimits, QueuedCall};
+use crate::queue::{Accepted, Claim, ClaimId, ClaimedJob, JobLimits, QueuedCall};
 use crate::replica::Replica;
 use crate::system::System;
+
+/// When released jobs end that no replica takes.
+const LATER: Timestamp = Timestamp(NOW.micros() + 9 * 86_400_000_000);
 
 const LIMITS: JobLimits = JobLimits { of_caller: 5000, waiting: 5000 };
 
@@ -35,13 +41,16 @@ pub(crate) async fn queue(system: &System, replica: &Replica, subject: &str, num
     queue_with(system, replica, subject, number, "label", 0).await
 }
 
-fn wish(labels: &[&str], places: u64, per_caller: u64) -> Claim {
+/// A claim with a number of its own.
+pub(crate) fn wish(owner: Arc<str>, labels: &[&str], places: u64, per_caller: u64) -> Claim {
+    static LAST: AtomicU64 = AtomicU64::new(0);
     let labels = labels.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
-    Claim { labels: labels.into(), places, per_caller, now: NOW }
+    let id = ClaimId { owner, number: LAST.fetch_add(1, Ordering::Relaxed) };
+    Claim { id, labels: labels.into(), places, per_caller, now: NOW }
 }
 
 async fn claim_of(system: &System, owner: Arc<str>, places: u64, per_caller: u64) -> Vec<ClaimedJob> {
-    system.claim_jobs(owner, wish(&["label"], places, per_caller)).await.unwrap()
+    system.claim_jobs(wish(owner, &["label"], places, per_caller)).await.unwrap()
 }
 
 pub(crate) async fn claim(system: &System, replica: &Replica, places: u64, per_caller: u64) -> Vec<ClaimedJob> {
@@ -136,9 +145,9 @@ pub(super) async fn only_able_live_replicas_get_jobs(fixture: Fixture) {
     let (here, there) = (one.replica().await.unwrap(), two.replica().await.unwrap());
     queue_with(&one, &here, "a", 1, "other", 0).await;
     queue(&one, &here, "a", 2).await;
-    assert!(one.claim_jobs("nobody".into(), wish(&["label", "other"], 9, 9)).await.unwrap().is_empty());
+    assert!(one.claim_jobs(wish("nobody".into(), &["label", "other"], 9, 9)).await.unwrap().is_empty());
     assert_eq!(numbers(&claim(&one, &here, 9, 9).await), [2], "what it cannot run stays");
-    let able = two.claim_jobs(there.id(), wish(&["label", "other"], 9, 9)).await.unwrap();
+    let able = two.claim_jobs(wish(there.id(), &["label", "other"], 9, 9)).await.unwrap();
     assert_eq!(numbers(&able), [1]);
 }
 
@@ -165,8 +174,10 @@ pub(super) async fn lost_runs_are_queued_again_while_they_may(fixture: Fixture) 
         return;
     }
     let here = one.replica().await.unwrap();
-    let (again, once) =
-        (queue_with(&one, &here, "a", 1, "label", 1).await, queue_with(&one, &here, "a", 2, "label", 0).await);
+    let soon = Timestamp(NOW.micros() + 1);
+    let again = JobRow { retries: 1, expires_at: soon, ..row(&here, "a", 1) };
+    assert_eq!(one.queue_job(again.clone(), call("label"), LIMITS).await.unwrap(), Accepted::Added);
+    let once = queue_with(&one, &here, "a", 2, "label", 0).await;
     let wanted = queue_with(&one, &here, "a", 3, "label", 1).await;
     let mut got = claim(&one, &here, 9, 9).await;
     assert_eq!(numbers(&got), [1, 2, 3]);
@@ -180,6 +191,7 @@ pub(super) async fn lost_runs_are_queued_again_while_they_may(fixture: Fixture) 
     let queued = find(&two, &again).await.unwrap();
     assert_eq!((queued.state.as_str(), queued.attempt, queued.started_at), ("queued", 2, None));
     assert!(queued.revision > got[0].row.revision);
+    assert_eq!(queued.expires_at, NOW.saturating_add(DAY), "it waits as long as a new one");
 
     let there = two.replica().await.unwrap();
     let second = claim(&two, &there, 9, 9).await;
@@ -202,15 +214,19 @@ pub(super) async fn released_jobs_are_fenced(fixture: Fixture) {
     let once = queue_with(&one, &here, "a", 2, "label", 0).await;
     let got = claim(&one, &here, 9, 9).await;
     let named = vec![(again.id.clone(), 7), (once.id.clone(), 7)];
-    assert!(two.release_jobs(there.id(), named.clone()).await.unwrap().is_empty(), "they are of another replica");
-    assert_eq!(one.release_jobs(here.id(), named.clone()).await.unwrap(), std::slice::from_ref(&again.id));
-    assert!(one.release_jobs(here.id(), named).await.unwrap().is_empty());
+    assert!(
+        two.release_jobs(there.id(), named.clone(), LATER).await.unwrap().is_empty(),
+        "they are of another replica"
+    );
+    assert_eq!(one.release_jobs(here.id(), named.clone(), LATER).await.unwrap(), std::slice::from_ref(&again.id));
+    assert!(one.release_jobs(here.id(), named, LATER).await.unwrap().is_empty());
     let queued = find(&two, &again).await.unwrap();
     assert_eq!((queued.state.as_str(), queued.attempt, queued.revision), ("queued", 2, 8));
+    assert_eq!(queued.expires_at, LATER, "it may have run for longer than it would have waited");
     save(&one, &[JobRow { revision: 99, ..ended(&got[0].row) }]).await;
     assert_eq!(find(&two, &again).await, Some(queued));
     assert_eq!(numbers(&claim(&two, &there, 9, 9).await), [1]);
-    assert!(two.release_jobs(there.id(), vec![(again.id, 9)]).await.unwrap().is_empty(), "it had its retry");
+    assert!(two.release_jobs(there.id(), vec![(again.id, 9)], LATER).await.unwrap().is_empty(), "it had its retry");
 }
 
 pub(super) async fn waiting_jobs_end_when_cancelled_or_expired(fixture: Fixture) {
@@ -240,13 +256,21 @@ pub(super) async fn claims_whose_answer_was_lost_return(fixture: Fixture) {
     let (here, there) = (one.replica().await.unwrap(), two.replica().await.unwrap());
     let (known, unknown) = (queue(&one, &here, "a", 1).await, queue(&one, &here, "a", 2).await);
     let bound = super::jobs::add(&one, &here, "a", 3).await;
-    claim(&one, &here, 9, 9).await;
-    assert_eq!(one.return_claims(here.id(), vec![known.id.clone()]).await.unwrap(), 1);
+    assert_eq!(numbers(&claim(&one, &here, 1, 9).await), [1]);
+    let lost = wish(here.id(), &["label"], 9, 9);
+    let id = lost.id.clone();
+    let early = ClaimId { number: id.number + 1_000_000, ..id.clone() };
+    assert_eq!(one.return_claims(vec![early]).await.unwrap(), 0);
+    one.claim_jobs(lost).await.unwrap();
+    assert_eq!(one.return_claims(vec![ClaimId { owner: there.id(), ..id.clone() }]).await.unwrap(), 0);
+    assert_eq!(one.return_claims(vec![id.clone()]).await.unwrap(), 1);
+    assert_eq!(one.return_claims(vec![id.clone()]).await.unwrap(), 0);
     assert_eq!(find(&one, &bound).await, Some(bound));
     assert_eq!(find(&one, &known).await.unwrap().state, "running");
     let row = find(&one, &unknown).await.unwrap();
     assert_eq!((row.state.as_str(), row.attempt), ("queued", 1), "it never began");
     assert_eq!(numbers(&claim(&two, &there, 9, 9).await), [2]);
+    assert_eq!(one.return_claims(vec![id]).await.unwrap(), 0, "it is of another claim by now");
 }
 
 pub(super) async fn limits_of_the_queue_hold(fixture: Fixture) {
@@ -263,6 +287,8 @@ pub(super) async fn limits_of_the_queue_hold(fixture: Fixture) {
         (Accepted::Added, Accepted::Added, Accepted::CallerFull)
     );
     assert_eq!((add("b", 4).await, add("b", 5).await), (Accepted::Added, Accepted::QueueFull));
+    // A try whose answer was lost.
+    assert_eq!((add("a", 1).await, add("b", 4).await), (Accepted::Added, Accepted::Added));
     claim(&system, &here, 1, 9).await;
     assert_eq!(add("b", 5).await, Accepted::Added);
 }

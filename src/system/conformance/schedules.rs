@@ -16,7 +16,7 @@ const LIMITS: JobLimits = JobLimits { of_caller: 9, waiting: 9 };
 fn due(replica: &Replica, pack: &str, n: u32) -> DueRun {
     let due_at = at(n);
     let row = crate::jobs::JobRow { due_at: Some(due_at), ..row(replica, "a", n) };
-    DueRun { pack: pack.to_owned(), due_at, row, call: None, limits: LIMITS }
+    DueRun { pack: pack.to_owned(), due_at, row, call: None, limits: LIMITS, unclaimed: "{}".to_owned() }
 }
 
 fn at(n: u32) -> Timestamp {
@@ -50,9 +50,21 @@ pub(super) async fn each_due_time_is_taken_once(fixture: Fixture) {
     assert_eq!(run(due(&here, "a.c", 2)).await, Scheduled::First, "of another pack");
     if one.has_queue() {
         let call = QueuedCall { label: "label".to_owned(), sealed: b"sealed".to_vec() };
+        let old = DueRun { call: Some(QueuedCall { label: "old".to_owned(), ..call.clone() }), ..due(&here, "a.c", 4) };
+        assert_eq!(run(old.clone()).await, Scheduled::Added);
+        assert_eq!(run(old.clone()).await, Scheduled::Added, "a try whose answer was lost");
+        let first = old.row;
+        let same = DueRun {
+            call: Some(QueuedCall { label: "old".to_owned(), ..call.clone() }),
+            row: row(&here, "a", 90),
+            ..due(&here, "a.c", 4)
+        };
+        assert_eq!(run(same).await, Scheduled::Taken, "with another job");
         let waits = DueRun { call: Some(call), ..due(&here, "a.c", 5) };
         let job = waits.row.clone();
-        assert_eq!(run(waits).await, Scheduled::Added);
+        assert_eq!(run(waits).await, Scheduled::Added, "nobody may be left who can run the one that waits");
+        let replaced = find(&one, &first).await.unwrap();
+        assert_eq!((replaced.state.as_str(), replaced.error.as_deref()), ("failed", Some("{}")));
         let claimed = super::queue::claim(&two, &there, 9, 9).await;
         assert_eq!((claimed[0].row.id.clone(), claimed[0].row.due_at), (job.id, Some(at(5))));
     }

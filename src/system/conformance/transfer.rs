@@ -75,7 +75,7 @@ async fn fill(system: &System) {
     system.save_jobs(replica.id(), vec![(done, Some(vec![7; 5000]))]).await.unwrap();
     let row = job_row(&replica, "a", 9);
     let limits = JobLimits { of_caller: 9, waiting: 9 };
-    let run = DueRun { pack: "p".to_owned(), due_at: NOW, row, call: None, limits };
+    let run = DueRun { pack: "p".to_owned(), due_at: NOW, row, call: None, limits, unclaimed: String::new() };
     assert_eq!(system.run_schedule(run).await.unwrap(), Scheduled::First);
 }
 

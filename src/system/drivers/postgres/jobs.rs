@@ -11,7 +11,7 @@ use tokio_postgres::{GenericClient, Row};
 
 use super::args::args;
 use super::queue::DELETE_CALLS;
-use super::{Postgres, READ, WRITE_ONCE, on_server, text};
+use super::{Postgres, READ, WRITE, on_server, text};
 use crate::driver::JobRows;
 use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
 use crate::queue::{Accepted, JobLimits, QueuedCall};
@@ -69,6 +69,10 @@ const LOST: &str = "
 SELECT EXISTS (SELECT 1 FROM system_jobs j WHERE j.ended_at IS NULL AND CASE WHEN j.owner = 'queue' THEN j.expires_at <= $1
        ELSE NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner AND r.expires_at > clock_timestamp()) END)";
 
+/// One replica looks for lost jobs at a time: a statement that waited for a row would judge its owner by what was there
+/// before. "hd_lost"
+const LOOKING: &str = "SELECT pg_advisory_xact_lock(29383758581822324)";
+
 /// Ends leases first, so that none is renewed while its jobs end.
 const END_LEASES: &str = "
 DELETE FROM system_replicas WHERE id IN
@@ -78,7 +82,7 @@ DELETE FROM system_replicas WHERE id IN
 /// leaves room for them.
 const QUEUE_LOST: &str = "
 UPDATE system_jobs j SET owner = 'queue', state = 'queued', started_at = NULL, percent = NULL, message = NULL,
-       progress_at = NULL, attempt = attempt + 1, revision = revision + 1000
+       progress_at = NULL, attempt = attempt + 1, revision = revision + 1000, expires_at = $1
  WHERE j.ended_at IS NULL AND j.owner <> 'queue' AND NOT j.cancel AND j.attempt <= j.retries
    AND EXISTS (SELECT 1 FROM system_job_calls c WHERE c.id = j.id)
    AND NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner)";
@@ -107,7 +111,7 @@ SELECT count(*) FROM asked";
 impl JobRows for Postgres {
     async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
         let limits = JobLimits { of_caller: limit, waiting: u64::MAX };
-        let added = on_server!(self, WRITE_ONCE, |db| {
+        let added = on_server!(self, WRITE, |db| {
             let transaction = db.transaction().await?;
             let accepted = insert(&*transaction, &row, None, limits).await?;
             transaction.commit().await?;
@@ -209,8 +213,9 @@ impl JobRows for Postgres {
                 return Ok(LostJobs::default());
             }
             let transaction = db.transaction().await?;
+            transaction.query_typed(LOOKING, &[]).await?;
             transaction.execute_typed(END_LEASES, &[]).await?;
-            let queued = transaction.execute_typed(QUEUE_LOST, &[]).await?;
+            let queued = transaction.execute_typed(QUEUE_LOST, args![expires_at.micros()]).await?;
             let mut failed = 0;
             for (sql, error) in [(END_LOST, &errors.stopped), (END_UNCLAIMED, &errors.unclaimed)] {
                 failed += transaction.execute_typed(sql, args![error, now.micros(), expires_at.micros()]).await?;
@@ -236,7 +241,8 @@ impl JobRows for Postgres {
     }
 }
 
-/// Writes a new job, unless there are too many, and its call if any replica may run it.
+/// Writes a new job, unless there are too many, and its call if any replica may run it. A job that is there already was
+/// written by an earlier try whose answer was lost.
 ///
 /// A job without a call needs a live owner. The transaction must be given up if it has none.
 pub(super) async fn insert(
@@ -250,13 +256,17 @@ pub(super) async fn insert(
     let counts = db.query_typed_one(COUNT, args![row.tenant, row.subject]).await?;
     let (all, live): (i64, i64) = (counts.try_get(0)?, counts.try_get(1)?);
     let limit = signed(limits.of_caller);
+    let is_there = async || -> Outcome<bool> {
+        let find = "SELECT EXISTS (SELECT 1 FROM system_jobs WHERE id = $1)";
+        Ok(db.query_typed_one(find, args![row.id]).await?.try_get(0)?)
+    };
     if live >= limit {
-        return Ok(Accepted::CallerFull);
+        return Ok(if is_there().await? { Accepted::Added } else { Accepted::CallerFull });
     }
     if call.is_some() {
         let waiting: i64 = db.query_typed_one(WAITING, &[]).await?.try_get(0)?;
         if waiting >= signed(limits.waiting) {
-            return Ok(Accepted::QueueFull);
+            return Ok(if is_there().await? { Accepted::Added } else { Accepted::QueueFull });
         }
     }
     if all >= limit {
@@ -265,7 +275,8 @@ pub(super) async fn insert(
     let insert = format!(
         "INSERT INTO system_jobs ({COLUMNS}, label)
          SELECT $1, $2, $3, $4, $5, $6, id, $8, NULL, NULL, NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
-         FROM system_replicas WHERE id = $7 AND expires_at > clock_timestamp() FOR KEY SHARE"
+         FROM system_replicas WHERE id = $7 AND expires_at > clock_timestamp() FOR KEY SHARE
+         ON CONFLICT (id) DO NOTHING"
     );
     let owner = if call.is_some() { "queue" } else { &row.owner };
     let (started_at, ended_at) = (row.started_at.map(Timestamp::micros), row.ended_at.map(Timestamp::micros));
@@ -297,6 +308,9 @@ pub(super) async fn insert(
         )
         .await?;
     if written == 0 {
+        if is_there().await? {
+            return Ok(Accepted::Added);
+        }
         let message = "this replica was not heard of for too long and is joining again".to_owned();
         return Err(StoreError::Unavailable { message, source: None }.into());
     }

@@ -104,17 +104,22 @@ async fn renew_always(held: Arc<Held>) {
 }
 
 async fn renew(held: &Held) -> Result<()> {
-    let (id, sent) = (Arc::clone(&held.now.lock().id), Instant::now());
-    let renewed =
-        on_server!(&held.driver, READ, |db| { Ok(db.execute_typed(RENEW, args![&*id, LIVES.as_secs_f64()]).await?) })?;
-    if renewed.unwrap_or(0) > 0 {
-        held.now.lock().until = sent + LIVES - MARGIN;
-        return Ok(());
+    let (Current { id, until }, sent) = (held.now.lock().clone(), Instant::now());
+    // What this process has stopped to rely on, and has given up, is not its own again.
+    if sent < until {
+        let renewed = on_server!(&held.driver, READ, |db| {
+            Ok(db.execute_typed(RENEW, args![&*id, LIVES.as_secs_f64()]).await?)
+        })?;
+        if renewed.unwrap_or(0) > 0 && Instant::now() < until {
+            held.now.lock().until = sent + LIVES - MARGIN;
+            return Ok(());
+        }
     }
     let next = take(&held.driver).await?;
     tracing::warn!("this replica was not heard of for too long; the jobs that it ran have failed");
     *held.now.lock() = next;
-    Ok(())
+    // It may last longer in the database, and others would wait for it.
+    end(&held.driver, &id).await
 }
 
 async fn take(driver: &Postgres) -> Result<Current> {

@@ -14,7 +14,7 @@ use crate::conformance::jobs::row;
 use crate::counters::Counter;
 use crate::idempotency::{Begun, KeyRequest};
 use crate::jobs::{JobFilter, JobRow, LostErrors};
-use crate::queue::{Accepted, Claim, JobLimits, QueuedCall};
+use crate::queue::{Accepted, Claim, ClaimId, JobLimits, QueuedCall};
 use crate::system::System;
 use crate::tokens::TokenQuery;
 
@@ -135,12 +135,15 @@ async fn run(system: &System, name: &str, number: u32) {
     let queued = JobRow { id: format!("{:032x}", 100 + number), retries: 1, ..row(&replica, name, number) };
     let call = QueuedCall { label: "all".to_owned(), sealed: vec![1] };
     assert_eq!(system.queue_job(queued, call, limits).await.unwrap(), Accepted::Added);
-    let claim = Claim { labels: Arc::from(["all".to_owned()]), places: 4, per_caller: 4, now: NOW };
-    let claimed = system.claim_jobs(Arc::clone(&owner), claim.clone()).await.unwrap();
+    let claim = |n| {
+        let id = ClaimId { owner: Arc::clone(&owner), number: n };
+        Claim { id, labels: Arc::from(["all".to_owned()]), places: 4, per_caller: 4, now: NOW }
+    };
+    let claimed = system.claim_jobs(claim(1)).await.unwrap();
     let jobs = claimed.iter().map(|job| (job.row.id.clone(), job.row.revision)).collect();
-    assert_eq!(system.release_jobs(Arc::clone(&owner), jobs).await.unwrap().len(), 1);
-    system.return_claims(Arc::clone(&owner), Vec::new()).await.unwrap();
-    for mut job in system.claim_jobs(owner, claim).await.unwrap() {
+    assert_eq!(system.release_jobs(Arc::clone(&owner), jobs, NOW).await.unwrap().len(), 1);
+    system.return_claims(vec![ClaimId { owner: Arc::clone(&owner), number: 7 }]).await.unwrap();
+    for mut job in system.claim_jobs(claim(2)).await.unwrap() {
         job.row.state = "succeeded".to_owned();
         job.row.ended_at = Some(NOW);
         job.row.revision += 1;

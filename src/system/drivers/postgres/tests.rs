@@ -6,11 +6,10 @@ use helmdeck_memory::{Config, StoreError};
 use helmdeck_testkit::{PgBouncer, Postgres as Server};
 
 use crate::conformance::jobs::{add, end_lost, find, look_for_lost, row, save, until_gone};
-use crate::conformance::queue::{claim, queue};
+use crate::conformance::queue::{claim, queue, wish};
 use crate::conformance::{self, Fixture, NOW};
 use crate::counters::Counter;
 use crate::jobs::JobRow;
-use crate::queue::Claim;
 use crate::system::System;
 
 fn at(url: &str) -> System {
@@ -223,8 +222,7 @@ async fn frozen_replica_claims_nothing_after_its_lease() {
     queue(&frozen, &here, "a", 1).await;
     let id = here.id();
     server.sql(&url, &format!("UPDATE system_replicas SET expires_at = clock_timestamp() WHERE id = '{id}'"));
-    let wish = || Claim { labels: vec!["label".to_owned()].into(), places: 9, per_caller: 9, now: NOW };
-    assert!(frozen.claim_jobs(Arc::clone(&id), wish()).await.unwrap().is_empty());
+    assert!(frozen.claim_jobs(wish(id, &["label"], 9, 9)).await.unwrap().is_empty());
     assert_eq!(claim(&other, &there, 9, 9).await.len(), 1);
 }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use helmdeck_core::Timestamp;
 use helmdeck_memory::{Result, StoreError};
 
 use super::{Sqlite, jobs};
 use crate::driver::QueueRows;
 use crate::jobs::JobRow;
-use crate::queue::{Accepted, Claim, ClaimedJob, JobLimits, QueuedCall};
+use crate::queue::{Accepted, Claim, ClaimId, ClaimedJob, JobLimits, QueuedCall};
 use crate::schedules::{DueRun, Scheduled};
 
 #[async_trait]
@@ -21,15 +22,15 @@ impl QueueRows for Sqlite {
         Err(no_queue())
     }
 
-    async fn claim_jobs(&self, _: Arc<str>, _: Claim) -> Result<Vec<ClaimedJob>> {
+    async fn claim_jobs(&self, _: Claim) -> Result<Vec<ClaimedJob>> {
         Ok(Vec::new())
     }
 
-    async fn release_jobs(&self, _: Arc<str>, _: Vec<(String, u64)>) -> Result<Vec<String>> {
+    async fn release_jobs(&self, _: Arc<str>, _: Vec<(String, u64)>, _: Timestamp) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 
-    async fn return_claims(&self, _: Arc<str>, _: Vec<String>) -> Result<u64> {
+    async fn return_claims(&self, _: Vec<ClaimId>) -> Result<u64> {
         Ok(0)
     }
 
@@ -47,8 +48,8 @@ impl QueueRows for Sqlite {
             }
             let running: bool = db
                 .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM schedule_runs r JOIN jobs j ON j.id = r.job
-                     WHERE r.pack = ?1 AND j.ended_at IS NULL)",
+                    "SELECT EXISTS (SELECT 1 FROM jobs j WHERE j.ended_at IS NULL AND j.id =
+                         (SELECT job FROM schedule_runs WHERE pack = ?1 AND job IS NOT NULL ORDER BY due_at DESC LIMIT 1))",
                 )?
                 .query_row([pack], |row| row.get(0))?;
             let became = match (last, running) {

@@ -7,7 +7,9 @@ ALTER TABLE system_jobs
     -- When a schedule wanted it.
     ADD COLUMN due_at  BIGINT,
     -- What a replica needs to run it: the pack in a version with its contract, and the key of the sealed call.
-    ADD COLUMN label   TEXT COLLATE "C";
+    ADD COLUMN label   TEXT COLLATE "C",
+    -- The claim that gave it to its owner, numbered by the owner.
+    ADD COLUMN claim   BIGINT;
 
 -- The owner of jobs that wait for any replica. It never ends: the previous version ends jobs without a live owner.
 INSERT INTO system_replicas (id, expires_at) VALUES ('queue', 'infinity');
@@ -28,12 +30,15 @@ CREATE TABLE system_schedule_runs (
     job    TEXT COLLATE "C",
     PRIMARY KEY (pack, due_at)
 );
+CREATE INDEX system_schedule_runs_with_job ON system_schedule_runs (pack, due_at) WHERE job IS NOT NULL;
 
 -- Gives a live replica jobs that it is able to run. Callers with the fewest running jobs come first; no caller has more
 -- than its limit, on all replicas together: one claim counts at a time. It is a function because a replica that is
--- frozen between two statements would keep the lock.
-CREATE FUNCTION system_claim_jobs(claimer TEXT, able TEXT[], places BIGINT, caller_limit BIGINT, at_time BIGINT)
-RETURNS TABLE (job system_jobs, call BYTEA) LANGUAGE plpgsql AS $claim$
+-- frozen between two statements would keep the lock; and it returns no calls, because one that reads megabytes slowly
+-- would keep it as well.
+CREATE FUNCTION system_claim_jobs
+    (claimer TEXT, claim_number BIGINT, able TEXT[], places BIGINT, caller_limit BIGINT, at_time BIGINT)
+RETURNS SETOF system_jobs LANGUAGE plpgsql AS $claim$
 #variable_conflict use_column
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM system_jobs WHERE owner = 'queue' AND ended_at IS NULL) THEN
@@ -73,9 +78,10 @@ BEGIN
          ORDER BY t.turn, j.id LIMIT places FOR UPDATE OF j SKIP LOCKED
     )
     UPDATE system_jobs j
-       SET owner = r.id, state = 'running', started_at = at_time, revision = j.revision + 1
-      FROM chosen, system_job_calls c, system_replicas r
-     WHERE j.id = chosen.id AND c.id = j.id AND r.id = claimer AND r.expires_at > clock_timestamp()
-    RETURNING j, c.sealed;
+       SET owner = r.id, state = 'running', started_at = at_time, revision = j.revision + 1, claim = claim_number
+      FROM chosen, system_replicas r
+     WHERE j.id = chosen.id AND r.id = claimer AND r.expires_at > clock_timestamp()
+       AND EXISTS (SELECT 1 FROM system_job_calls c WHERE c.id = j.id)
+    RETURNING j.*;
 END
 $claim$;

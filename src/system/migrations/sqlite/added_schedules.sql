@@ -11,3 +11,4 @@ CREATE TABLE schedule_runs (
     job    TEXT,
     PRIMARY KEY (pack, due_at)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX schedule_runs_with_job ON schedule_runs (pack, due_at) WHERE job IS NOT NULL;
