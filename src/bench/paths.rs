@@ -19,8 +19,11 @@ use crate::{conversation, mcp, rest};
 
 const PLAIN_OUTPUT: &str = "[output]\ntype = \"object\"\n";
 
-/// The paths by name, and what they do.
-pub(crate) const PATHS: [(&str, fn(usize)); 14] = [
+/// A path: its name, and what does it so many times.
+type Path = (&'static str, fn(usize));
+
+/// The paths.
+pub(crate) const PATHS: [Path; 14] = [
     ("shut", |count| shut(PLAIN_OUTPUT, "", count)),
     ("shut-opted-in", |count| shut(PLAIN_OUTPUT, CACHE, count)),
     ("shut-output-schema", |count| shut(FULL_OUTPUT, "", count)),

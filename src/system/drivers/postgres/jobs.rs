@@ -70,7 +70,7 @@ SELECT EXISTS (SELECT 1 FROM system_jobs j WHERE j.ended_at IS NULL AND CASE WHE
        ELSE NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner AND r.expires_at > clock_timestamp()) END)";
 
 /// One replica looks for lost jobs at a time: a statement that waited for a row would judge its owner by what was there
-/// before. "hd_lost"
+/// before. The number is `hd_lost`.
 const LOOKING: &str = "SELECT pg_advisory_xact_lock(29383758581822324)";
 
 /// Ends leases first, so that none is renewed while its jobs end.
