@@ -9,12 +9,10 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::json;
+use crate::json::{self, Read, Unreadable, answer};
 
 /// Limit of an answer that a page shows, in bytes.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -30,24 +28,23 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// Refusal of a route: problem details (RFC 9457).
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Failure {
-    pub(crate) status: u16,
-    #[serde(default)]
-    pub(crate) code: String,
-    #[serde(default)]
-    pub(crate) detail: String,
-    /// Where an input violates its schema.
-    #[serde(default)]
-    pub(crate) errors: Vec<Violation>,
-}
+answer! {
+    /// Refusal of a route: problem details (RFC 9457).
+    #[derive(Debug, Clone)]
+    pub(crate) struct Failure {
+        pub(crate) status: u16,
+        pub(crate) code: String = default,
+        pub(crate) detail: String = default,
+        /// Where an input violates its schema.
+        pub(crate) errors: Vec<Violation> = default,
+    }
 
-/// A part of an input that violates its schema.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Violation {
-    pub(crate) pointer: String,
-    pub(crate) detail: String,
+    /// A part of an input that violates its schema.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Violation {
+        pub(crate) pointer: String,
+        pub(crate) detail: String,
+    }
 }
 
 impl Failure {
@@ -65,7 +62,7 @@ impl Rest {
     ///
     /// # Errors
     /// The route's refusal.
-    pub(crate) async fn get<T: DeserializeOwned>(&self, caller: &Caller, path: &str) -> Result<T, Failure> {
+    pub(crate) async fn get<T: Read>(&self, caller: &Caller, path: &str) -> Result<T, Failure> {
         read(&self.send(caller, Method::GET, path, None).await?)
     }
 
@@ -153,14 +150,15 @@ fn request(caller: &Caller, method: Method, path: &str, body: Body) -> Result<Re
 ///
 /// # Errors
 /// If it has another form than the page expects.
-pub(crate) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
-    let odd = |error| {
-        Failure::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("the page cannot read what the route answered: {error}"),
-        )
-    };
-    json::from_slice(&answer.body).map_err(odd)
+pub(crate) fn read<T: Read>(answer: &Answer) -> Result<T, Failure> {
+    T::read(&json::parse(&answer.body).map_err(odd)?).map_err(odd)
+}
+
+#[cold]
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn odd(error: Unreadable) -> Failure {
+    let detail = format!("the page cannot read what the route answered: {error}");
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }
 
 /// Percent-encodes a text as one segment of a path or one value of a query.

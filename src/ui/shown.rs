@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use helmdeck_core::Timestamp;
 use helmdeck_core::text::is_hidden;
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use crate::json::{Read, Unreadable};
 
 /// Time of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Timestamp);
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        helmdeck_core::clock::rfc3339::deserialize(deserializer).map(Self)
+impl Read for Time {
+    fn read(value: &Value) -> Result<Self, Unreadable> {
+        helmdeck_core::clock::rfc3339::deserialize(value).map(Self).map_err(Unreadable::from)
     }
 }
 

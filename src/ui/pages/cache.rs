@@ -4,13 +4,13 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use http::Method;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::list::{ListOf, Listed};
 use super::{answered, done};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{self, segment};
 use crate::shown::{self, Time};
@@ -32,17 +32,19 @@ pub(super) fn routes() -> Router<Ui> {
     )
 }
 
-/// A cached answer, without its value.
-#[derive(Debug, Deserialize)]
-struct Entry {
-    key: String,
-    tags: Vec<String>,
-    updated_at: Time,
-    expires_at: Option<Time>,
-    size: u64,
-    tenant: String,
-    subject: String,
-    session: Option<String>,
+answer! {
+    /// A cached answer, without its value.
+    #[derive(Debug)]
+    struct Entry {
+        key: String,
+        tags: Vec<String>,
+        updated_at: Time,
+        expires_at: Option<Time>,
+        size: u64,
+        tenant: String,
+        subject: String,
+        session: Option<String>,
+    }
 }
 
 impl Entry {
@@ -58,20 +60,22 @@ impl Entry {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct EntryList {
-    entries: Vec<Entry>,
-    next: Option<String>,
-}
+answer! {
+    #[derive(Debug)]
+    struct EntryList {
+        entries: Vec<Entry>,
+        next: Option<String>,
+    }
 
-/// What a namespace holds of cached answers.
-#[derive(Debug, Deserialize)]
-struct Holder {
-    tenant: String,
-    subject: String,
-    session: Option<String>,
-    rows: u64,
-    bytes: u64,
+    /// What a namespace holds of cached answers.
+    #[derive(Debug)]
+    struct Holder {
+        tenant: String,
+        subject: String,
+        session: Option<String>,
+        rows: u64,
+        bytes: u64,
+    }
 }
 
 impl Holder {
@@ -82,19 +86,21 @@ impl Holder {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct Holders {
-    namespaces: Vec<Holder>,
-    next: Option<String>,
-}
+answer! {
+    #[derive(Debug)]
+    struct Holders {
+        namespaces: Vec<Holder>,
+        next: Option<String>,
+    }
 
-/// What a purge would delete.
-#[derive(Debug, Deserialize)]
-struct Preview {
-    rows: u64,
-    bytes: u64,
-    complete: bool,
-    entries: Vec<Entry>,
+    /// What a purge would delete.
+    #[derive(Debug)]
+    struct Preview {
+        rows: u64,
+        bytes: u64,
+        complete: bool,
+        entries: Vec<Entry>,
+    }
 }
 
 #[derive(Template)]

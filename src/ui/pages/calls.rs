@@ -8,13 +8,12 @@ use axum::Router;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
 use helmdeck_core::{Caller, Timestamp};
-use serde::Deserialize;
 
 use super::answered;
 use super::list::{ListOf, Listed};
 use crate::Ui;
 use crate::frame::{Frame, Place, page};
-use crate::json;
+use crate::json::{self, answer};
 use crate::live::{Change, Live, Viewer};
 use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
@@ -34,45 +33,40 @@ pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui/calls", page_at(|visit| Box::pin(list(visit))))
 }
 
-/// A call.
-#[derive(Debug, Deserialize)]
-pub(super) struct Call {
-    at: Time,
-    tenant: String,
-    user: String,
-    pack: String,
-    version: String,
-    outcome: String,
-    cache: Option<String>,
-    duration_us: u64,
-    #[serde(default)]
-    inputs: BTreeMap<String, String>,
-    #[serde(default)]
-    findings: Vec<Finding>,
-}
+answer! {
+    /// A call.
+    #[derive(Debug)]
+    pub(super) struct Call {
+        at: Time,
+        tenant: String,
+        user: String,
+        pack: String,
+        version: String,
+        outcome: String,
+        cache: Option<String>,
+        duration_us: u64,
+        inputs: BTreeMap<String, String> = default,
+        findings: Vec<Finding> = default,
+    }
 
-/// Finding of a pack.
-#[derive(Debug, Deserialize)]
-struct Finding {
-    code: String,
-    #[serde(default)]
-    severity: String,
-    #[serde(default)]
-    file: String,
-}
+    /// Finding of a pack.
+    #[derive(Debug)]
+    struct Finding {
+        code: String,
+        severity: String = default,
+        file: String = default,
+    }
 
-/// A page of calls.
-#[derive(Debug, Default, Deserialize)]
-struct CallList {
-    calls: Vec<Call>,
-    next: Option<String>,
-    /// Number of calls that a stream left out.
-    #[serde(default)]
-    skipped: u64,
-    #[serde(default)]
-    truncated: bool,
-    #[serde(default)]
-    unreadable: u64,
+    /// A page of calls.
+    #[derive(Debug, Default)]
+    struct CallList {
+        calls: Vec<Call>,
+        next: Option<String>,
+        /// Number of calls that a stream left out.
+        skipped: u64 = default,
+        truncated: bool = default,
+        unreadable: u64 = default,
+    }
 }
 
 /// Row of a call.

@@ -4,13 +4,13 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use http::Method;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::json::answer;
 use crate::request::{Post, Sent, Visit, form_at, page_at};
 use crate::rest::{self, segment};
 use crate::shown::{self, Time};
@@ -32,17 +32,19 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/conversations/{session}/{action}", form_at(|post| Box::pin(change(post))))
 }
 
-/// A conversation in the list.
-#[derive(Debug, Deserialize)]
-struct Summary {
-    tenant: String,
-    user: String,
-    session: String,
-    turns: u64,
-    bytes: u64,
-    updated_at: Time,
-    expires_at: Option<Time>,
-    health: String,
+answer! {
+    /// A conversation in the list.
+    #[derive(Debug)]
+    struct Summary {
+        tenant: String,
+        user: String,
+        session: String,
+        turns: u64,
+        bytes: u64,
+        updated_at: Time,
+        expires_at: Option<Time>,
+        health: String,
+    }
 }
 
 impl Summary {
@@ -53,11 +55,13 @@ impl Summary {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct ConversationList {
-    sessions: Vec<Summary>,
-    total: u64,
-    next: Option<String>,
+answer! {
+    #[derive(Debug)]
+    struct ConversationList {
+        sessions: Vec<Summary>,
+        total: u64,
+        next: Option<String>,
+    }
 }
 
 #[derive(Template)]
@@ -69,44 +73,46 @@ struct ConversationsPage {
 
 crate::frame::framed!(ConversationsPage);
 
-/// What the strategy makes of a conversation.
-#[derive(Debug, Deserialize)]
-struct Trace {
-    strategy: String,
-    summary: String,
-    recent_turn_count: u64,
-    estimated_tokens: u64,
-    health: String,
-    kept_turns: u64,
-    kept_bytes: u64,
-    backlog_turns: u64,
-    omitted_turns: u64,
-    failures: u64,
-    last_failure: Option<String>,
-}
+answer! {
+    /// What the strategy makes of a conversation.
+    #[derive(Debug)]
+    struct Trace {
+        strategy: String,
+        summary: String,
+        recent_turn_count: u64,
+        estimated_tokens: u64,
+        health: String,
+        kept_turns: u64,
+        kept_bytes: u64,
+        backlog_turns: u64,
+        omitted_turns: u64,
+        failures: u64,
+        last_failure: Option<String>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct TurnList {
-    items: Vec<Turn>,
-    total: u64,
-    next: Option<String>,
-    unreadable: u64,
-}
+    #[derive(Debug)]
+    struct TurnList {
+        items: Vec<Turn>,
+        total: u64,
+        next: Option<String>,
+        unreadable: u64,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Turn {
-    key: String,
-    timestamp: Time,
-    tokens: u64,
-    /// Whether it is in the summary.
-    folded: bool,
-    value: Option<TurnValue>,
-}
+    #[derive(Debug)]
+    struct Turn {
+        key: String,
+        timestamp: Time,
+        tokens: u64,
+        /// Whether it is in the summary.
+        folded: bool,
+        value: Option<TurnValue>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct TurnValue {
-    user_message: String,
-    assistant_response: String,
+    #[derive(Debug)]
+    struct TurnValue {
+        user_message: String,
+        assistant_response: String,
+    }
 }
 
 #[derive(Template)]

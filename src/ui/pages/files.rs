@@ -4,12 +4,12 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use http::Method;
-use serde::Deserialize;
 
 use super::list::{ListOf, Listed};
 use super::{done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{path as encoded, segment};
 use crate::shown::{self, Time};
@@ -32,19 +32,19 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/sandboxes/{id}/end", form_at(|post| Box::pin(end(post))))
 }
 
-/// A file that a call wrote.
-#[derive(Debug, Deserialize)]
-pub(super) struct Artifact {
-    pub(super) key: String,
-    pub(super) name: String,
-    media_type: String,
-    pub(super) size: u64,
-    expires_at: Time,
-    /// Owner, in lists only.
-    #[serde(default)]
-    tenant: String,
-    #[serde(default)]
-    user: String,
+answer! {
+    /// A file that a call wrote.
+    #[derive(Debug)]
+    pub(super) struct Artifact {
+        pub(super) key: String,
+        pub(super) name: String,
+        media_type: String,
+        pub(super) size: u64,
+        expires_at: Time,
+        /// Owner, in lists only.
+        tenant: String = default,
+        user: String = default,
+    }
 }
 
 impl Artifact {
@@ -54,26 +54,28 @@ impl Artifact {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct ArtifactList {
-    artifacts: Vec<Artifact>,
-    next: Option<String>,
-}
+answer! {
+    #[derive(Debug)]
+    struct ArtifactList {
+        artifacts: Vec<Artifact>,
+        next: Option<String>,
+    }
 
-/// A session that packs run commands in.
-#[derive(Debug, Deserialize)]
-struct Sandbox {
-    id: String,
-    tenant: String,
-    user: String,
-    pack: String,
-    created_at: Time,
-    expires_at: Time,
-}
+    /// A session that packs run commands in.
+    #[derive(Debug)]
+    struct Sandbox {
+        id: String,
+        tenant: String,
+        user: String,
+        pack: String,
+        created_at: Time,
+        expires_at: Time,
+    }
 
-#[derive(Debug, Default, Deserialize)]
-struct SandboxList {
-    sessions: Vec<Sandbox>,
+    #[derive(Debug, Default)]
+    struct SandboxList {
+        sessions: Vec<Sandbox>,
+    }
 }
 
 #[derive(Template)]

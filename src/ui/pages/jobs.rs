@@ -6,7 +6,6 @@ use axum::response::Response;
 use futures_util::future::BoxFuture;
 use helmdeck_core::Timestamp;
 use http::Method;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::files::Artifact;
@@ -14,7 +13,7 @@ use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::json;
+use crate::json::{self, answer};
 use crate::live::{Change, Live, Viewer};
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::segment;
@@ -32,23 +31,24 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/jobs/{id}/cancel", form_at(|post| Box::pin(cancel(post))))
 }
 
-/// A job.
-#[derive(Debug, Deserialize)]
-pub(super) struct Job {
-    pub(super) id: String,
-    pub(super) pack: String,
-    version: String,
-    tenant: String,
-    user: String,
-    pub(super) state: String,
-    pub(super) progress: Option<Progress>,
-    pub(super) created_at: Time,
-    started_at: Option<Time>,
-    ended_at: Option<Time>,
-    error: Option<JobError>,
-    has_result: bool,
-    #[serde(default)]
-    artifacts: Vec<Artifact>,
+answer! {
+    /// A job.
+    #[derive(Debug)]
+    pub(super) struct Job {
+        pub(super) id: String,
+        pub(super) pack: String,
+        version: String,
+        tenant: String,
+        user: String,
+        pub(super) state: String,
+        pub(super) progress: Option<Progress>,
+        pub(super) created_at: Time,
+        started_at: Option<Time>,
+        ended_at: Option<Time>,
+        error: Option<JobError>,
+        has_result: bool,
+        artifacts: Vec<Artifact> = default,
+    }
 }
 
 impl Job {
@@ -57,31 +57,33 @@ impl Job {
     }
 }
 
-/// Last report of a job.
-#[derive(Debug, Deserialize)]
-pub(super) struct Progress {
-    pub(super) percent: Option<f64>,
-    pub(super) message: String,
-    pub(super) at: Time,
-}
+answer! {
+    /// Last report of a job.
+    #[derive(Debug)]
+    pub(super) struct Progress {
+        pub(super) percent: Option<f64>,
+        pub(super) message: String,
+        pub(super) at: Time,
+    }
 
-#[derive(Debug, Deserialize)]
-struct JobError {
-    code: String,
-    message: String,
-}
+    #[derive(Debug)]
+    struct JobError {
+        code: String,
+        message: String,
+    }
 
-/// A page of the jobs.
-#[derive(Debug, Deserialize)]
-pub(super) struct JobList {
-    pub(super) jobs: Vec<Job>,
-    next: Option<String>,
-}
+    /// A page of the jobs.
+    #[derive(Debug)]
+    pub(super) struct JobList {
+        pub(super) jobs: Vec<Job>,
+        next: Option<String>,
+    }
 
-/// Reports of a job, oldest first.
-#[derive(Debug, Default, Deserialize)]
-struct Reports {
-    reports: Vec<Progress>,
+    /// Reports of a job, oldest first.
+    #[derive(Debug, Default)]
+    struct Reports {
+        reports: Vec<Progress>,
+    }
 }
 
 /// Row of a job in a list.

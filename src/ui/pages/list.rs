@@ -3,11 +3,11 @@
 use axum::extract::RawQuery;
 use axum::response::Response;
 use helmdeck_core::Caller;
-use serde::de::DeserializeOwned;
 
 use super::{State, answered};
 use crate::Ui;
 use crate::frame::{Frame, Framed, Place, page};
+use crate::json::Read;
 use crate::rest::Failure;
 
 /// A page that shows what a route lists, in pages.
@@ -45,12 +45,7 @@ impl ListOf {
     ///
     /// # Errors
     /// The route's refusal.
-    pub(super) async fn read<T: DeserializeOwned>(
-        &self,
-        ui: &Ui,
-        caller: &Caller,
-        query: &RawQuery,
-    ) -> Result<Listed<T>, Failure> {
+    pub(super) async fn read<T: Read>(&self, ui: &Ui, caller: &Caller, query: &RawQuery) -> Result<Listed<T>, Failure> {
         self.read_with(ui, caller, query, "").await
     }
 
@@ -58,7 +53,7 @@ impl ListOf {
     ///
     /// # Errors
     /// The route's refusal.
-    pub(super) async fn read_with<T: DeserializeOwned>(
+    pub(super) async fn read_with<T: Read>(
         &self,
         ui: &Ui,
         caller: &Caller,
@@ -73,7 +68,7 @@ impl ListOf {
     }
 
     /// Answers with the page of a list, or with that of its error.
-    pub(super) async fn show<T: DeserializeOwned, P: Framed>(
+    pub(super) async fn show<T: Read, P: Framed>(
         &self,
         ui: &Ui,
         caller: &Caller,

@@ -5,12 +5,12 @@ use axum::Router;
 use axum::response::Response;
 use helmdeck_core::Caller;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{answered, done};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{self, Failure, segment};
 use crate::shown::{self, Time};
@@ -23,57 +23,59 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/memory/forget", form_at(|post| Box::pin(forget(post))))
 }
 
-/// A fact with its value.
-#[derive(Debug, Deserialize)]
-struct Fact {
-    key: String,
-    value: String,
-    category: String,
-    tags: Vec<String>,
-    pack: Option<String>,
-    updated_at: Time,
-    expires_at: Option<Time>,
-}
+answer! {
+    /// A fact with its value.
+    #[derive(Debug)]
+    struct Fact {
+        key: String,
+        value: String,
+        category: String,
+        tags: Vec<String>,
+        pack: Option<String>,
+        updated_at: Time,
+        expires_at: Option<Time>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct FactList {
-    facts: Vec<Fact>,
-    unreadable: u64,
-    next: Option<String>,
-}
+    #[derive(Debug)]
+    struct FactList {
+        facts: Vec<Fact>,
+        unreadable: u64,
+        next: Option<String>,
+    }
 
-/// What a namespace holds of one kind.
-#[derive(Debug, Deserialize)]
-struct Holding {
-    tenant: String,
-    subject: String,
-    session: Option<String>,
-    kind: String,
-    rows: u64,
-    bytes: u64,
-}
+    /// What a namespace holds of one kind.
+    #[derive(Debug)]
+    struct Holding {
+        tenant: String,
+        subject: String,
+        session: Option<String>,
+        kind: String,
+        rows: u64,
+        bytes: u64,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Holdings {
-    namespaces: Vec<Holding>,
-    next: Option<String>,
-}
+    #[derive(Debug)]
+    struct Holdings {
+        namespaces: Vec<Holding>,
+        next: Option<String>,
+    }
 
-/// A note of a pack about the caller, without its text.
-#[derive(Debug, Deserialize)]
-struct Note {
-    key: String,
-    category: String,
-    tags: Vec<String>,
-    updated_at: Time,
-    expires_at: Option<Time>,
-    size: u64,
-}
+    /// A note of a pack about the caller, without its text.
+    #[derive(Debug)]
+    struct Note {
+        key: String,
+        category: String,
+        tags: Vec<String>,
+        updated_at: Time,
+        expires_at: Option<Time>,
+        size: u64,
+    }
 
-#[derive(Debug, Deserialize)]
-struct NoteList {
-    entries: Vec<Note>,
-    next: Option<String>,
+    #[derive(Debug)]
+    struct NoteList {
+        entries: Vec<Note>,
+        next: Option<String>,
+    }
 }
 
 /// Facts of one request of the export.

@@ -6,12 +6,12 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{self, Failure};
 use crate::shown::{self, Time};
@@ -22,37 +22,39 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/operate/{action}", form_at(|post| Box::pin(act(post))))
 }
 
-#[derive(Debug, Deserialize)]
-struct Status {
-    version: String,
-    started_at: Time,
-    checks: BTreeMap<String, String>,
-    packs: u64,
-    refused_manifests: u64,
-    jobs: JobCounts,
-    breaker_open: bool,
-    cache_writes_dropped: u64,
-    audit_rows_dropped: u64,
-    unreadable_rows: u64,
-}
+answer! {
+    #[derive(Debug)]
+    struct Status {
+        version: String,
+        started_at: Time,
+        checks: BTreeMap<String, String>,
+        packs: u64,
+        refused_manifests: u64,
+        jobs: JobCounts,
+        breaker_open: bool,
+        cache_writes_dropped: u64,
+        audit_rows_dropped: u64,
+        unreadable_rows: u64,
+    }
 
-#[derive(Debug, Deserialize)]
-struct JobCounts {
-    queued: u64,
-    running: u64,
-}
+    #[derive(Debug)]
+    struct JobCounts {
+        queued: u64,
+        running: u64,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Store {
-    driver: String,
-    rows: u64,
-    expired: u64,
-    bytes: u64,
-    disk_bytes: u64,
-    rows_by_kind: BTreeMap<String, u64>,
-    rows_by_key: BTreeMap<String, u64>,
-    key_id: Option<String>,
-    rotation: Rotation,
+    #[derive(Debug)]
+    struct Store {
+        driver: String,
+        rows: u64,
+        expired: u64,
+        bytes: u64,
+        disk_bytes: u64,
+        rows_by_kind: BTreeMap<String, u64>,
+        rows_by_key: BTreeMap<String, u64>,
+        key_id: Option<String>,
+        rotation: Rotation,
+    }
 }
 
 impl Store {
@@ -68,33 +70,32 @@ impl Store {
     }
 }
 
-/// The last rotation of the server's process.
-#[derive(Debug, Deserialize)]
-struct Rotation {
-    state: String,
-    ended_at: Option<Time>,
-    end: Option<String>,
-    #[serde(default)]
-    resealed: u64,
-    total: Option<u64>,
-    #[serde(default)]
-    remaining: u64,
-    #[serde(default)]
-    unreadable: u64,
-    error: Option<String>,
-}
+answer! {
+    /// The last rotation of the server's process.
+    #[derive(Debug)]
+    struct Rotation {
+        state: String,
+        ended_at: Option<Time>,
+        end: Option<String>,
+        resealed: u64 = default,
+        total: Option<u64>,
+        remaining: u64 = default,
+        unreadable: u64 = default,
+        error: Option<String>,
+    }
 
-/// A setting; secrets are `(set)`.
-#[derive(Debug, Deserialize)]
-struct Setting {
-    name: String,
-    value: Value,
-    origin: Option<String>,
-}
+    /// A setting; secrets are `(set)`.
+    #[derive(Debug)]
+    struct Setting {
+        name: String,
+        value: Value,
+        origin: Option<String>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Settings {
-    settings: Vec<Setting>,
+    #[derive(Debug)]
+    struct Settings {
+        settings: Vec<Setting>,
+    }
 }
 
 #[derive(Template)]

@@ -8,7 +8,6 @@ use axum::response::Response;
 use futures_util::future::BoxFuture;
 use helmdeck_core::{Caller, Permission};
 use http::Method;
-use serde::Deserialize;
 
 use super::answered;
 use super::calls::{self, Call, CallRow};
@@ -16,7 +15,7 @@ use super::jobs::{Job, JobList, JobRow};
 use super::statistics::{Numbers, StatisticsPart};
 use crate::Ui;
 use crate::frame::{Frame, Place, page};
-use crate::json;
+use crate::json::{self, answer};
 use crate::live::{Change, Live, Viewer};
 use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
@@ -30,42 +29,44 @@ const CALLS: usize = 10;
 /// Number of failed calls of a pack from which it is worth a look, if they are a tenth of all.
 const FAILED: u64 = 3;
 
-/// The server's readiness, check by check.
-#[derive(Debug, Default, Deserialize)]
-struct Readiness {
-    status: String,
-    checks: BTreeMap<String, String>,
-}
+answer! {
+    /// The server's readiness, check by check.
+    #[derive(Debug, Default)]
+    struct Readiness {
+        status: String,
+        checks: BTreeMap<String, String>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct PackList {
-    packs: Vec<PackName>,
-    refused: Vec<Refused>,
-}
+    #[derive(Debug)]
+    struct PackList {
+        packs: Vec<PackName>,
+        refused: Vec<Refused>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct PackName {
-    cached: bool,
-}
+    #[derive(Debug)]
+    struct PackName {
+        cached: bool,
+    }
 
-/// A manifest that could not be read.
-#[derive(Debug, Deserialize)]
-struct Refused {
-    file: String,
-    line: Option<usize>,
-    message: String,
-}
+    /// A manifest that could not be read.
+    #[derive(Debug)]
+    struct Refused {
+        file: String,
+        line: Option<usize>,
+        message: String,
+    }
 
-/// MCP server whose tools are packs.
-#[derive(Debug, Deserialize)]
-struct McpServer {
-    name: String,
-    error: Option<String>,
-}
+    /// MCP server whose tools are packs.
+    #[derive(Debug)]
+    struct McpServer {
+        name: String,
+        error: Option<String>,
+    }
 
-#[derive(Debug, Default, Deserialize)]
-struct McpServerList {
-    servers: Vec<McpServer>,
+    #[derive(Debug, Default)]
+    struct McpServerList {
+        servers: Vec<McpServer>,
+    }
 }
 
 /// Something that is wrong.
@@ -295,6 +296,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::json::Read;
 
     #[test]
     fn each_trouble_says_what_to_do() {
@@ -306,7 +308,7 @@ mod tests {
         };
         let refused = Refused { file: "a.toml".to_owned(), line: Some(3), message: "no name".to_owned() };
         let numbers = |pack: &str, calls: u64, errors: u64| {
-            serde_json::from_value::<Numbers>(json!({
+            Numbers::read(&json!({
                 "pack": pack, "calls": calls, "errors": errors, "cache": {}, "saved_calls": 0, "saved_ms": 0,
                 "saved_upstream_calls": 0, "p50_us": 1, "p99_us": 1,
             }))

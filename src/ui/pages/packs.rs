@@ -8,13 +8,13 @@ use axum::response::Response;
 use helmdeck_core::Caller;
 use helmdeck_core::text::shell_quoted;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::files::Artifact;
 use super::{answered, path_value, see_other};
 use crate::Ui;
 use crate::frame::{Frame, Place, page, with_status};
+use crate::json::answer;
 use crate::request::{PathParams, Post, Sent, Visit, form_at, page_at};
 use crate::rest::{self, Failure, segment};
 use crate::schema_form::{self, Field};
@@ -26,21 +26,22 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/packs/{name}", page_at(|visit| Box::pin(show(visit))).merge(form_at(|post| Box::pin(run(post)))))
 }
 
-#[derive(Debug, Deserialize)]
-struct PackList {
-    packs: Vec<Summary>,
-}
+answer! {
+    #[derive(Debug)]
+    struct PackList {
+        packs: Vec<Summary>,
+    }
 
-/// A pack in the list.
-#[derive(Debug, Deserialize)]
-struct Summary {
-    name: String,
-    description: String,
-    read_only: bool,
-    cached: bool,
-    #[serde(rename = "async")]
-    asynchronous: bool,
-    waits_for: Option<String>,
+    /// A pack in the list.
+    #[derive(Debug)]
+    struct Summary {
+        name: String,
+        description: String,
+        read_only: bool,
+        cached: bool,
+        asynchronous: bool = "async",
+        waits_for: Option<String>,
+    }
 }
 
 /// Packs whose names begin with the same word.
@@ -62,46 +63,45 @@ struct PacksPage {
 
 crate::frame::framed!(PacksPage);
 
-/// Contract of a pack.
-#[derive(Debug, Deserialize)]
-struct Pack {
-    name: String,
-    version: String,
-    title: Option<String>,
-    description: String,
-    read_only: bool,
-    destructive: bool,
-    waits_for: Option<String>,
-    outdated: Option<String>,
-    handler: String,
-    timeout_s: f64,
-    input: Value,
-    output: Value,
-    cache: Option<Value>,
-    cached: bool,
-    #[serde(default)]
-    credentials: Value,
-    #[serde(default)]
-    examples: Vec<Example>,
-}
+answer! {
+    /// Contract of a pack.
+    #[derive(Debug)]
+    struct Pack {
+        name: String,
+        version: String,
+        title: Option<String>,
+        description: String,
+        read_only: bool,
+        destructive: bool,
+        waits_for: Option<String>,
+        outdated: Option<String>,
+        handler: String,
+        timeout_s: f64,
+        input: Value,
+        output: Value,
+        cache: Option<Value>,
+        cached: bool,
+        credentials: Value = default,
+        examples: Vec<Example> = default,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Example {
-    #[serde(default)]
-    description: String,
-    input: Value,
-}
+    #[derive(Debug)]
+    struct Example {
+        description: String = default,
+        input: Value,
+    }
 
-/// What the cache knows of a call.
-#[derive(Debug, Deserialize)]
-struct Explanation {
-    key_parts: BTreeMap<String, String>,
-    key: String,
-    tags: Vec<String>,
-    entry: String,
-    age_s: Option<f64>,
-    fresh_until: Option<Time>,
-    nearest: Option<Nearest>,
+    /// What the cache knows of a call.
+    #[derive(Debug)]
+    struct Explanation {
+        key_parts: BTreeMap<String, String>,
+        key: String,
+        tags: Vec<String>,
+        entry: String,
+        age_s: Option<f64>,
+        fresh_until: Option<Time>,
+        nearest: Option<Nearest>,
+    }
 }
 
 impl Explanation {
@@ -111,28 +111,27 @@ impl Explanation {
     }
 }
 
-/// The nearest answer to a call that has none.
-#[derive(Debug, Deserialize)]
-struct Nearest {
-    written_at: Time,
-    differs_in: Vec<String>,
-}
+answer! {
+    /// The nearest answer to a call that has none.
+    #[derive(Debug)]
+    struct Nearest {
+        written_at: Time,
+        differs_in: Vec<String>,
+    }
 
-/// Answer of the route that runs a pack.
-#[derive(Debug, Deserialize)]
-struct Ran {
-    #[serde(default)]
-    output: Value,
-    #[serde(default)]
-    duration_ms: u64,
-    #[serde(default)]
-    artifacts: Vec<Artifact>,
-    cache: Option<CacheStatus>,
-}
+    /// Answer of the route that runs a pack.
+    #[derive(Debug)]
+    struct Ran {
+        output: Value = default,
+        duration_ms: u64 = default,
+        artifacts: Vec<Artifact> = default,
+        cache: Option<CacheStatus>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct CacheStatus {
-    status: String,
+    #[derive(Debug)]
+    struct CacheStatus {
+        status: String,
+    }
 }
 
 /// What a call of the page answered.

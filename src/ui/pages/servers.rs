@@ -4,11 +4,11 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use http::Method;
-use serde::Deserialize;
 
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown;
@@ -21,25 +21,27 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/servers/{name}/restart", form_at(|post| Box::pin(restart(post))))
 }
 
-/// State of a server.
-#[derive(Debug, Deserialize)]
-struct McpServer {
-    name: String,
-    kind: String,
-    state: String,
-    server: String,
-    protocol: String,
-    listed: Option<u64>,
-    remembered: bool,
-    tools: Vec<String>,
-    starts: u64,
-    crashes: u64,
-    error: Option<String>,
-}
+answer! {
+    /// State of a server.
+    #[derive(Debug)]
+    struct McpServer {
+        name: String,
+        kind: String,
+        state: String,
+        server: String,
+        protocol: String,
+        listed: Option<u64>,
+        remembered: bool,
+        tools: Vec<String>,
+        starts: u64,
+        crashes: u64,
+        error: Option<String>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct McpServerList {
-    servers: Vec<McpServer>,
+    #[derive(Debug)]
+    struct McpServerList {
+        servers: Vec<McpServer>,
+    }
 }
 
 #[derive(Template)]

@@ -4,29 +4,30 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use helmdeck_core::{Caller, Timestamp};
-use serde::Deserialize;
 
 use crate::Ui;
 use crate::chart::{self, Bar};
+use crate::json::answer;
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
-/// What was counted of calls: of all, of a pack, or in a slot of time.
-#[derive(Debug, Deserialize)]
-pub(super) struct Numbers {
-    /// The pack; empty for several.
-    #[serde(default)]
-    pub(super) pack: String,
-    /// Start of the slot.
-    start: Option<Time>,
-    pub(super) calls: u64,
-    pub(super) errors: u64,
-    cache: BTreeMap<String, u64>,
-    saved_calls: u64,
-    saved_ms: u64,
-    saved_upstream_calls: u64,
-    p50_us: Option<u64>,
-    p99_us: Option<u64>,
+answer! {
+    /// What was counted of calls: of all, of a pack, or in a slot of time.
+    #[derive(Debug)]
+    pub(super) struct Numbers {
+        /// The pack; empty for several.
+        pub(super) pack: String = default,
+        /// Start of the slot.
+        start: Option<Time>,
+        pub(super) calls: u64,
+        pub(super) errors: u64,
+        cache: BTreeMap<String, u64>,
+        saved_calls: u64,
+        saved_ms: u64,
+        saved_upstream_calls: u64,
+        p50_us: Option<u64>,
+        p99_us: Option<u64>,
+    }
 }
 
 impl Numbers {
@@ -63,13 +64,15 @@ impl Numbers {
     }
 }
 
-/// Statistics of a window.
-#[derive(Debug, Deserialize)]
-pub(super) struct Statistics {
-    window: String,
-    pub(super) total: Numbers,
-    pub(super) packs: Vec<Numbers>,
-    slots: Vec<Numbers>,
+answer! {
+    /// Statistics of a window.
+    #[derive(Debug)]
+    pub(super) struct Statistics {
+        window: String,
+        pub(super) total: Numbers,
+        pub(super) packs: Vec<Numbers>,
+        slots: Vec<Numbers>,
+    }
 }
 
 /// The statistics as a part of a page.
@@ -148,11 +151,12 @@ impl StatisticsPart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::Read;
 
     fn numbers(cache: &[(&str, u64)]) -> Numbers {
         let cache: serde_json::Map<_, _> =
             cache.iter().map(|(status, count)| ((*status).to_owned(), (*count).into())).collect();
-        serde_json::from_value(serde_json::json!({
+        Numbers::read(&serde_json::json!({
             "calls": 10, "errors": 0, "cache": cache, "saved_calls": 0, "saved_ms": 0, "saved_upstream_calls": 0,
             "p50_us": null, "p99_us": 12,
         }))

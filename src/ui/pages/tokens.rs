@@ -6,13 +6,13 @@ use axum::extract::RawQuery;
 use axum::response::Response;
 use helmdeck_core::Caller;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, with_status};
+use crate::json::answer;
 use crate::request::{Post, Sent, Visit, form_at, page_at};
 use crate::rest::{self, Failure, segment};
 use crate::shown::Time;
@@ -33,37 +33,39 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/tokens/{id}/revoke", form_at(|post| Box::pin(revoke(post))))
 }
 
-/// A token without its text.
-#[derive(Debug, Deserialize)]
-struct Token {
-    id: String,
-    name: String,
-    tenant: String,
-    user: String,
-    scope: String,
-    state: String,
-    created_at: Time,
-    expires_at: Option<Time>,
-    used_at: Option<Time>,
-}
+answer! {
+    /// A token without its text.
+    #[derive(Debug)]
+    struct Token {
+        id: String,
+        name: String,
+        tenant: String,
+        user: String,
+        scope: String,
+        state: String,
+        created_at: Time,
+        expires_at: Option<Time>,
+        used_at: Option<Time>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct TokenList {
-    tokens: Vec<Token>,
-    next: Option<String>,
-    /// Whether the server accepts such tokens.
-    accepted: bool,
-}
+    #[derive(Debug)]
+    struct TokenList {
+        tokens: Vec<Token>,
+        next: Option<String>,
+        /// Whether the server accepts such tokens.
+        accepted: bool,
+    }
 
-/// A token with its text.
-#[derive(Debug, Deserialize)]
-struct Made {
-    name: String,
-    tenant: String,
-    user: String,
-    scope: String,
-    expires_at: Option<Time>,
-    token: String,
+    /// A token with its text.
+    #[derive(Debug)]
+    struct Made {
+        name: String,
+        tenant: String,
+        user: String,
+        scope: String,
+        expires_at: Option<Time>,
+        token: String,
+    }
 }
 
 #[derive(Template)]

@@ -4,13 +4,13 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 use serde_json::json;
 
 use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
@@ -25,25 +25,23 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/vault/{name}/{action}", form_at(|post| Box::pin(change(post))))
 }
 
-/// A credential without its value.
-#[derive(Debug, Deserialize)]
-struct Credential {
-    name: String,
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    #[serde(default)]
-    hosts: Vec<String>,
-    #[serde(default)]
-    subjects: Vec<String>,
-    #[serde(default)]
-    packs: Vec<String>,
-    user: Option<String>,
-    error: Option<String>,
-    updated_at: Time,
-    last_used_at: Option<Time>,
-    last_used_by: Option<String>,
-    granted: u64,
-    refused: u64,
+answer! {
+    /// A credential without its value.
+    #[derive(Debug)]
+    struct Credential {
+        name: String,
+        kind: Option<String> = "type",
+        hosts: Vec<String> = default,
+        subjects: Vec<String> = default,
+        packs: Vec<String> = default,
+        user: Option<String>,
+        error: Option<String>,
+        updated_at: Time,
+        last_used_at: Option<Time>,
+        last_used_by: Option<String>,
+        granted: u64,
+        refused: u64,
+    }
 }
 
 impl Credential {
@@ -53,27 +51,29 @@ impl Credential {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct CredentialList {
-    credentials: Vec<Credential>,
-    next: Option<String>,
-}
+answer! {
+    #[derive(Debug)]
+    struct CredentialList {
+        credentials: Vec<Credential>,
+        next: Option<String>,
+    }
 
-/// Uses of a credential by a caller and a pack on one day.
-#[derive(Debug, Deserialize)]
-struct Use {
-    tenant: String,
-    user: String,
-    pack: String,
-    day: String,
-    granted: u64,
-    refused: u64,
-    last_at: Time,
-}
+    /// Uses of a credential by a caller and a pack on one day.
+    #[derive(Debug)]
+    struct Use {
+        tenant: String,
+        user: String,
+        pack: String,
+        day: String,
+        granted: u64,
+        refused: u64,
+        last_at: Time,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Uses {
-    uses: Vec<Use>,
+    #[derive(Debug)]
+    struct Uses {
+        uses: Vec<Use>,
+    }
 }
 
 #[derive(Template)]

@@ -4,11 +4,11 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 
 use super::{API, Tab, Top, answered, live_frame, trouble};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
@@ -22,25 +22,27 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/artifacts/{name}/download", page_at(|visit| Box::pin(download(visit))))
 }
 
-#[derive(Debug, Deserialize)]
-struct ArtifactList {
-    items: Vec<Entry>,
-    total: u64,
-    next: Option<String>,
-    bad_lines: Vec<serde_json::Value>,
-}
+answer! {
+    #[derive(Debug)]
+    struct ArtifactList {
+        items: Vec<Entry>,
+        total: u64,
+        next: Option<String>,
+        bad_lines: Vec<serde_json::Value>,
+    }
 
-/// An artifact.
-#[derive(Debug, Deserialize)]
-struct Entry {
-    triv: String,
-    kind: String,
-    name: String,
-    media_type: String,
-    bytes: u64,
-    created_at: Time,
-    session: Option<String>,
-    linear: Option<String>,
+    /// An artifact.
+    #[derive(Debug)]
+    struct Entry {
+        triv: String,
+        kind: String,
+        name: String,
+        media_type: String,
+        bytes: u64,
+        created_at: Time,
+        session: Option<String>,
+        linear: Option<String>,
+    }
 }
 
 impl Entry {

@@ -3,11 +3,11 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 
 use super::{API, Part, Tab, Top, answered, frame, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::Time;
@@ -21,17 +21,19 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/checkpoints/{name}", page_at(|visit| Box::pin(show(visit))))
 }
 
-/// A checkpoint.
-#[derive(Debug, Deserialize)]
-struct Checkpoint {
-    name: String,
-    tag: String,
-    state: String,
-    commit: Option<String>,
-    timestamp: Option<Time>,
-    can_rollback_to: bool,
-    notes: Vec<String>,
-    manifest: Option<Manifest>,
+answer! {
+    /// A checkpoint.
+    #[derive(Debug)]
+    struct Checkpoint {
+        name: String,
+        tag: String,
+        state: String,
+        commit: Option<String>,
+        timestamp: Option<Time>,
+        can_rollback_to: bool,
+        notes: Vec<String>,
+        manifest: Option<Manifest>,
+    }
 }
 
 impl Checkpoint {
@@ -40,22 +42,21 @@ impl Checkpoint {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct Manifest {
-    #[serde(default)]
-    features_passing: Vec<String>,
-    #[serde(default)]
-    linear_issues_closed: Vec<String>,
-    branch: Option<String>,
-    session: Option<String>,
-    #[serde(default)]
-    checks: Vec<Check>,
-}
+answer! {
+    #[derive(Debug)]
+    struct Manifest {
+        features_passing: Vec<String> = default,
+        linear_issues_closed: Vec<String> = default,
+        branch: Option<String>,
+        session: Option<String>,
+        checks: Vec<Check> = default,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Check {
-    cmd: String,
-    exit: Option<i64>,
+    #[derive(Debug)]
+    struct Check {
+        cmd: String,
+        exit: Option<i64>,
+    }
 }
 
 #[derive(Template)]
@@ -78,21 +79,23 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     answered(&ui, &caller, Tab::Checkpoints, answer.await)
 }
 
-#[derive(Debug, Deserialize)]
-struct Diff {
-    files: Vec<Changed>,
-    text: String,
-    truncated: bool,
-}
+answer! {
+    #[derive(Debug)]
+    struct Diff {
+        files: Vec<Changed>,
+        text: String,
+        truncated: bool,
+    }
 
-/// A path that differs.
-#[derive(Debug, Deserialize)]
-struct Changed {
-    path: String,
-    added: u64,
-    deleted: u64,
-    binary: bool,
-    untracked: bool,
+    /// A path that differs.
+    #[derive(Debug)]
+    struct Changed {
+        path: String,
+        added: u64,
+        deleted: u64,
+        binary: bool,
+        untracked: bool,
+    }
 }
 
 impl Changed {

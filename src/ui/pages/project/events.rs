@@ -3,12 +3,12 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{API, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Visit, page_at};
 use crate::shown::{self, Time};
 
@@ -19,25 +19,25 @@ pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui/project/events", page_at(|visit| Box::pin(list(visit))))
 }
 
-#[derive(Debug, Deserialize)]
-struct Tail {
-    events: Vec<Event>,
-    gaps: Vec<Gap>,
-    damaged: u64,
-    seq: u64,
-}
+answer! {
+    #[derive(Debug)]
+    struct Tail {
+        events: Vec<Event>,
+        gaps: Vec<Gap>,
+        damaged: u64,
+        seq: u64,
+    }
 
-/// An event.
-#[derive(Debug, Deserialize)]
-struct Event {
-    seq: u64,
-    #[serde(rename = "type")]
-    kind: String,
-    ts: Time,
-    session: Option<String>,
-    agent: String,
-    #[serde(default)]
-    data: Value,
+    /// An event.
+    #[derive(Debug)]
+    struct Event {
+        seq: u64,
+        kind: String = "type",
+        ts: Time,
+        session: Option<String>,
+        agent: String,
+        data: Value = default,
+    }
 }
 
 impl Event {
@@ -46,10 +46,12 @@ impl Event {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct Gap {
-    from: u64,
-    to: u64,
+answer! {
+    #[derive(Debug)]
+    struct Gap {
+        from: u64,
+        to: u64,
+    }
 }
 
 #[derive(Template)]

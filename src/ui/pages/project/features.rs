@@ -3,12 +3,12 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{API, Tab, Top, answered, change, changed, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown::Time;
@@ -31,28 +31,30 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/features/{feature}/status", form_at(|post| Box::pin(set(post))))
 }
 
-#[derive(Debug, Deserialize)]
-struct FeatureList {
-    etag: Option<String>,
-    counts: Counts,
-    items: Vec<Item>,
-    total: u64,
-    next: Option<String>,
-}
+answer! {
+    #[derive(Debug)]
+    struct FeatureList {
+        etag: Option<String>,
+        counts: Counts,
+        items: Vec<Item>,
+        total: u64,
+        next: Option<String>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Counts {
-    counted: u64,
-    passing: u64,
-    stale: u64,
-    unverified: u64,
-    regressed: u64,
-}
+    #[derive(Debug)]
+    struct Counts {
+        counted: u64,
+        passing: u64,
+        stale: u64,
+        unverified: u64,
+        regressed: u64,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Item {
-    standing: String,
-    feature: Feature,
+    #[derive(Debug)]
+    struct Item {
+        standing: String,
+        feature: Feature,
+    }
 }
 
 impl Item {
@@ -82,26 +84,25 @@ impl Item {
     }
 }
 
-/// A feature.
-#[derive(Debug, Deserialize)]
-struct Feature {
-    id: String,
-    name: String,
-    #[serde(default)]
-    tests: Vec<String>,
-    verified_at: Option<Time>,
-    blocked_by: Option<Value>,
-    category: Option<String>,
-    #[serde(default)]
-    steps: Vec<String>,
-    evidence: Option<String>,
-    verified_commit: Option<String>,
-    verified_by: Option<String>,
-    regressed_at: Option<Time>,
-    #[serde(default)]
-    manual: bool,
-    reason: Option<String>,
-    agent: Option<String>,
+answer! {
+    /// A feature.
+    #[derive(Debug)]
+    struct Feature {
+        id: String,
+        name: String,
+        tests: Vec<String> = default,
+        verified_at: Option<Time>,
+        blocked_by: Option<Value>,
+        category: Option<String>,
+        steps: Vec<String> = default,
+        evidence: Option<String>,
+        verified_commit: Option<String>,
+        verified_by: Option<String>,
+        regressed_at: Option<Time>,
+        manual: bool = default,
+        reason: Option<String>,
+        agent: Option<String>,
+    }
 }
 
 impl Feature {

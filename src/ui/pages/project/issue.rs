@@ -3,13 +3,15 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::issues::priority;
 use super::{API, Tab, Top, answered, change, changed, frame, list, text};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use serde_json::Value;
+
+use crate::json::{self, Read, Unreadable, answer};
 use crate::request::{PathParams, Post, Sent, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown::Time;
@@ -23,47 +25,42 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/issues/{issue}/done", form_at(|post| Box::pin(close(post))))
 }
 
-#[derive(Debug, Deserialize)]
-struct Shown {
-    etag: String,
-    over: bool,
-    ready: bool,
-    #[serde(default)]
-    waits_for: Vec<String>,
-    #[serde(default)]
-    claimed: bool,
-    issue: Issue,
-    summary: Option<String>,
-    changes: Vec<Commit>,
+answer! {
+    #[derive(Debug)]
+    struct Shown {
+        etag: String,
+        over: bool,
+        ready: bool,
+        waits_for: Vec<String> = default,
+        claimed: bool = default,
+        issue: Issue,
+        summary: Option<String>,
+        changes: Vec<Commit>,
+    }
 }
 
-/// An issue.
-#[derive(Debug, Deserialize)]
-struct Issue {
-    linear_id: String,
-    title: String,
-    description: Option<String>,
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    state: Option<String>,
-    priority: Option<u8>,
-    #[serde(default)]
-    labels: Vec<String>,
-    assignee: Option<String>,
-    #[serde(default)]
-    blocked_by: Vec<String>,
-    #[serde(default)]
-    features: Vec<String>,
-    #[serde(default)]
-    acceptance_criteria: Vec<Criterion>,
-    #[serde(default)]
-    comments: Vec<Comment>,
-    #[serde(default)]
-    aliases: Vec<String>,
-    url: Option<String>,
-    created_at: Option<Time>,
-    updated_at: Option<Time>,
-    git_refs: Option<GitRefs>,
+answer! {
+    /// An issue.
+    #[derive(Debug)]
+    struct Issue {
+        linear_id: String,
+        title: String,
+        description: Option<String>,
+        kind: Option<String> = "type",
+        state: Option<String>,
+        priority: Option<u8>,
+        labels: Vec<String> = default,
+        assignee: Option<String>,
+        blocked_by: Vec<String> = default,
+        features: Vec<String> = default,
+        acceptance_criteria: Vec<Criterion> = default,
+        comments: Vec<Comment> = default,
+        aliases: Vec<String> = default,
+        url: Option<String>,
+        created_at: Option<Time>,
+        updated_at: Option<Time>,
+        git_refs: Option<GitRefs>,
+    }
 }
 
 impl Issue {
@@ -90,11 +87,21 @@ impl Issue {
 }
 
 /// What must hold before an issue is done.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 enum Criterion {
     Text(String),
     Checked { text: String, done: bool, evidence: Option<String> },
+}
+
+impl Read for Criterion {
+    fn read(value: &Value) -> Result<Self, Unreadable> {
+        if let Some(text) = value.as_str() {
+            return Ok(Self::Text(text.to_owned()));
+        }
+        let members = json::object(value)?;
+        let (text, done) = (json::member(members, "text")?, json::member(members, "done")?);
+        Ok(Self::Checked { text, done, evidence: json::member(members, "evidence")? })
+    }
 }
 
 impl Criterion {
@@ -116,29 +123,30 @@ impl Criterion {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct Comment {
-    by: Option<String>,
-    at: Option<Time>,
-    text: String,
-}
+answer! {
+    #[derive(Debug)]
+    struct Comment {
+        by: Option<String>,
+        at: Option<Time>,
+        text: String,
+    }
 
-#[derive(Debug, Deserialize)]
-struct GitRefs {
-    branch: Option<String>,
-    #[serde(default)]
-    commits: Vec<String>,
-}
+    #[derive(Debug)]
+    struct GitRefs {
+        branch: Option<String>,
+        commits: Vec<String> = default,
+    }
 
-/// A commit.
-#[derive(Debug, Deserialize)]
-pub(super) struct Commit {
-    pub(super) commit: String,
-    pub(super) at: Time,
-    pub(super) author: String,
-    pub(super) subject: String,
-    pub(super) issue: Option<String>,
-    pub(super) session: Option<String>,
+    /// A commit.
+    #[derive(Debug)]
+    pub(super) struct Commit {
+        pub(super) commit: String,
+        pub(super) at: Time,
+        pub(super) author: String,
+        pub(super) subject: String,
+        pub(super) issue: Option<String>,
+        pub(super) session: Option<String>,
+    }
 }
 
 impl Commit {

@@ -3,11 +3,11 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 
 use super::{API, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Visit, page_at};
 use crate::rest::segment;
 
@@ -18,45 +18,43 @@ pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui/project/issues", page_at(|visit| Box::pin(list(visit))))
 }
 
-#[derive(Debug, Deserialize)]
-struct IssueList {
-    counts: Counts,
-    items: Vec<Item>,
-    total: u64,
-    next: Option<String>,
-}
+answer! {
+    #[derive(Debug)]
+    struct IssueList {
+        counts: Counts,
+        items: Vec<Item>,
+        total: u64,
+        next: Option<String>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Counts {
-    open: u64,
-    ready: u64,
-    blocked: u64,
-    done: u64,
-}
+    #[derive(Debug)]
+    struct Counts {
+        open: u64,
+        ready: u64,
+        blocked: u64,
+        done: u64,
+    }
 
-/// An issue in the list.
-#[derive(Debug, Deserialize)]
-pub(super) struct Item {
-    pub(super) over: bool,
-    pub(super) ready: bool,
-    #[serde(default)]
-    pub(super) waits_for: Vec<String>,
-    #[serde(default)]
-    pub(super) claimed: bool,
-    pub(super) issue: Brief,
-}
+    /// An issue in the list.
+    #[derive(Debug)]
+    pub(super) struct Item {
+        pub(super) over: bool,
+        pub(super) ready: bool,
+        pub(super) waits_for: Vec<String> = default,
+        pub(super) claimed: bool = default,
+        pub(super) issue: Brief,
+    }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Brief {
-    linear_id: String,
-    title: String,
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    state: Option<String>,
-    priority: Option<u8>,
-    #[serde(default)]
-    labels: Vec<String>,
-    assignee: Option<String>,
+    #[derive(Debug)]
+    pub(super) struct Brief {
+        linear_id: String,
+        title: String,
+        kind: Option<String> = "type",
+        state: Option<String>,
+        priority: Option<u8>,
+        labels: Vec<String> = default,
+        assignee: Option<String>,
+    }
 }
 
 impl Brief {
@@ -142,11 +140,12 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json;
 
     fn item(state: &str, over: bool) -> Item {
         let text =
             format!(r#"{{"over":{over},"ready":false,"issue":{{"linear_id":"A-1","title":"t","state":"{state}"}}}}"#);
-        serde_json::from_str(&text).unwrap()
+        json::from_slice(text.as_bytes()).unwrap()
     }
 
     #[test]

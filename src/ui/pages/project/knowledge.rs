@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::issue::Commit;
 use super::{API, Tab, Top, answered, change, changed, frame, live_frame, text};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
@@ -27,29 +27,30 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/knowledge/{id}/supersede", form_at(|post| Box::pin(supersede(post))))
 }
 
-#[derive(Debug, Deserialize)]
-struct Knowledge {
-    as_of: Option<String>,
-    etag: Option<String>,
-    items: Vec<Entry>,
-    total: u64,
-    next: Option<String>,
-    versions: Vec<Commit>,
-}
+answer! {
+    #[derive(Debug)]
+    struct Knowledge {
+        as_of: Option<String>,
+        etag: Option<String>,
+        items: Vec<Entry>,
+        total: u64,
+        next: Option<String>,
+        versions: Vec<Commit>,
+    }
 
-/// Something that was learned.
-#[derive(Debug, Deserialize)]
-struct Entry {
-    id: String,
-    kind: String,
-    texts: BTreeMap<String, String>,
-    learned_at: Option<Time>,
-    last_confirmed_at: Option<Time>,
-    #[serde(default)]
-    paths: Vec<String>,
-    seen: u64,
-    superseded_by: Option<String>,
-    maybe_stale: bool,
+    /// Something that was learned.
+    #[derive(Debug)]
+    struct Entry {
+        id: String,
+        kind: String,
+        texts: BTreeMap<String, String>,
+        learned_at: Option<Time>,
+        last_confirmed_at: Option<Time>,
+        paths: Vec<String> = default,
+        seen: u64,
+        superseded_by: Option<String>,
+        maybe_stale: bool,
+    }
 }
 
 impl Entry {

@@ -22,13 +22,12 @@ use bytes::Bytes;
 use helmdeck_core::Caller;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::done;
 use crate::Ui;
 use crate::frame::{Frame, Link, Place, failed, with_status};
+use crate::json::{Read, answer};
 use crate::request::{Sent, Visit, page_at};
 use crate::rest::{Answer, Failure};
 
@@ -106,12 +105,14 @@ impl Top {
     }
 }
 
-/// A part of a list.
-#[derive(Debug, Deserialize)]
-struct Part<T> {
-    items: Vec<T>,
-    total: u64,
-    next: Option<String>,
+answer! {
+    /// A part of a list.
+    #[derive(Debug)]
+    struct Part<T> {
+        items: Vec<T>,
+        total: u64,
+        next: Option<String>,
+    }
 }
 
 fn frame(title: &str, ui: &Ui, caller: &Caller) -> Frame {
@@ -197,7 +198,7 @@ fn trouble(ui: &Ui, caller: &Caller, tab: Tab, failure: &Failure) -> Response {
 }
 
 /// Returns what a route answers, if the caller may have it and there is something.
-async fn optional<T: DeserializeOwned>(ui: &Ui, caller: &Caller, path: &str) -> Option<T> {
+async fn optional<T: Read>(ui: &Ui, caller: &Caller, path: &str) -> Option<T> {
     ui.rest.get(caller, &format!("{API}/{path}")).await.ok()
 }
 

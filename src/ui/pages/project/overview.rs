@@ -3,12 +3,12 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::{API, Part, Tab, Top, answered, change, changed, frame, live_frame, optional, text, trouble};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest;
 use crate::shown::Time;
@@ -20,30 +20,32 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/pause/end", form_at(|post| Box::pin(end(post))))
 }
 
-/// Health of the project.
-#[derive(Debug, Deserialize)]
-struct Health {
-    overall: String,
-    measured_at: Time,
-    long_term: Component,
-    short_term: Component,
-    features: Component,
-    git: Component,
-    linear: Component,
-}
+answer! {
+    /// Health of the project.
+    #[derive(Debug)]
+    struct Health {
+        overall: String,
+        measured_at: Time,
+        long_term: Component,
+        short_term: Component,
+        features: Component,
+        git: Component,
+        linear: Component,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Component {
-    colour: String,
-    reasons: Vec<Reason>,
-}
+    #[derive(Debug)]
+    struct Component {
+        colour: String,
+        reasons: Vec<Reason>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Reason {
-    code: String,
-    detail: String,
-    since: Option<Time>,
-    next: String,
+    #[derive(Debug)]
+    struct Reason {
+        code: String,
+        detail: String,
+        since: Option<Time>,
+        next: String,
+    }
 }
 
 /// A part of the project on the page: what it is, the folder whose colour it has, where more is shown.
@@ -55,85 +57,86 @@ struct Section {
     component: Component,
 }
 
-/// Colours at one time.
-#[derive(Debug, Deserialize)]
-struct Sample {
-    at: Time,
-    overall: String,
-}
+answer! {
+    /// Colours at one time.
+    #[derive(Debug)]
+    struct Sample {
+        at: Time,
+        overall: String,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Recovery {
-    paused: Option<Paused>,
-    report: Option<Report>,
-}
+    #[derive(Debug)]
+    struct Recovery {
+        paused: Option<Paused>,
+        report: Option<Report>,
+    }
 
-/// Why work is paused.
-#[derive(Debug, Deserialize)]
-struct Paused {
-    reason: String,
-    since: Time,
-    report: Option<Report>,
-}
+    /// Why work is paused.
+    #[derive(Debug)]
+    struct Paused {
+        reason: String,
+        since: Time,
+        report: Option<Report>,
+    }
 
-/// Distance to the last checkpoint.
-#[derive(Debug, Deserialize)]
-struct Report {
-    class: String,
-    action: String,
-    unknown: Vec<Unknown>,
-    checkpoint: Option<String>,
-    branch: Option<String>,
-    head: Option<String>,
-    measures: Option<Measures>,
-}
+    /// Distance to the last checkpoint.
+    #[derive(Debug)]
+    struct Report {
+        class: String,
+        action: String,
+        unknown: Vec<Unknown>,
+        checkpoint: Option<String>,
+        branch: Option<String>,
+        head: Option<String>,
+        measures: Option<Measures>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Unknown {
-    text: String,
-    next: String,
-}
+    #[derive(Debug)]
+    struct Unknown {
+        text: String,
+        next: String,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Measures {
-    files: u64,
-    lines: u64,
-    commits: u64,
-    size: String,
-}
+    #[derive(Debug)]
+    struct Measures {
+        files: u64,
+        lines: u64,
+        commits: u64,
+        size: String,
+    }
 
-#[derive(Debug, Deserialize)]
-struct ShownFocus {
-    focus: Focus,
-}
+    #[derive(Debug)]
+    struct ShownFocus {
+        focus: Focus,
+    }
 
-/// What is worked on.
-#[derive(Debug, Deserialize)]
-struct Focus {
-    task: Option<String>,
-    linear_issue: Option<String>,
-    feature_id: Option<String>,
-    phase: String,
-    #[serde(default)]
-    blockers: Vec<String>,
-    started_at: Option<Time>,
-}
+    /// What is worked on.
+    #[derive(Debug)]
+    struct Focus {
+        task: Option<String>,
+        linear_issue: Option<String>,
+        feature_id: Option<String>,
+        phase: String,
+        blockers: Vec<String> = default,
+        started_at: Option<Time>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Sessions {
-    sessions: Vec<Session>,
-    checkpoint_advised: Option<String>,
-}
+    #[derive(Debug)]
+    struct Sessions {
+        sessions: Vec<Session>,
+        checkpoint_advised: Option<String>,
+    }
 
-/// A work session.
-#[derive(Debug, Deserialize)]
-struct Session {
-    id: String,
-    agent: String,
-    state: String,
-    started_at: Time,
-    seen_at: Time,
-    branch: Option<String>,
+    /// A work session.
+    #[derive(Debug)]
+    struct Session {
+        id: String,
+        agent: String,
+        state: String,
+        started_at: Time,
+        seen_at: Time,
+        branch: Option<String>,
+    }
 }
 
 #[derive(Template)]
@@ -188,10 +191,11 @@ async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
     answered(&ui, &caller, Tab::Overview, answer.await)
 }
 
-#[derive(Deserialize)]
-struct PauseToken {
-    token: String,
-    seconds: u64,
+answer! {
+    struct PauseToken {
+        token: String,
+        seconds: u64,
+    }
 }
 
 /// Page on which a person ends a pause.

@@ -3,11 +3,13 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 
 use super::{API, Part, Tab, Top, answered, frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use serde_json::Value;
+
+use crate::json::{self, Read, Unreadable, answer};
 use crate::request::{Visit, page_at};
 use crate::rest::segment;
 use crate::shown::Time;
@@ -21,18 +23,18 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/skills/{name}", page_at(|visit| Box::pin(show(visit))))
 }
 
-/// A skill.
-#[derive(Debug, Deserialize)]
-struct Skill {
-    name: String,
-    description: String,
-    version: String,
-    triggers: Triggers,
-    valid: bool,
-    #[serde(default)]
-    errors: Vec<Problem>,
-    #[serde(default)]
-    warnings: Vec<Problem>,
+answer! {
+    /// A skill.
+    #[derive(Debug)]
+    struct Skill {
+        name: String,
+        description: String,
+        version: String,
+        triggers: Triggers,
+        valid: bool,
+        errors: Vec<Problem> = default,
+        warnings: Vec<Problem> = default,
+    }
 }
 
 impl Skill {
@@ -41,51 +43,59 @@ impl Skill {
     }
 }
 
-/// When a skill fires.
-#[derive(Debug, Deserialize)]
-struct Triggers {
-    #[serde(default)]
-    keywords: Vec<String>,
-    #[serde(default)]
-    file_patterns: Vec<String>,
-    #[serde(default)]
-    linear_labels: Vec<String>,
+answer! {
+    /// When a skill fires.
+    #[derive(Debug)]
+    struct Triggers {
+        keywords: Vec<String> = default,
+        file_patterns: Vec<String> = default,
+        linear_labels: Vec<String> = default,
+    }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 struct Problem {
-    #[serde(default, alias = "detail", alias = "text")]
     message: String,
 }
 
-#[derive(Debug, Deserialize)]
-struct Stat {
-    skill: String,
-    matched: u64,
-    activated: u64,
-    last_matched_at: Option<Time>,
+impl Read for Problem {
+    fn read(value: &Value) -> Result<Self, Unreadable> {
+        let members = json::object(value)?;
+        let name = ["message", "detail", "text"].into_iter().find(|name| members.contains_key(*name));
+        Ok(Self { message: json::member_or_default(members, name.unwrap_or("message"))? })
+    }
 }
 
-#[derive(Debug, Deserialize)]
-struct Matches {
-    matches: Vec<Match>,
-}
+answer! {
+    #[derive(Debug)]
+    struct Stat {
+        skill: String,
+        matched: u64,
+        activated: u64,
+        last_matched_at: Option<Time>,
+    }
 
-/// A skill that has points.
-#[derive(Debug, Deserialize)]
-struct Match {
-    skill: String,
-    score: u64,
-    fires: bool,
-    reasons: Vec<Reason>,
-}
+    #[derive(Debug)]
+    struct Matches {
+        matches: Vec<Match>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Reason {
-    kind: String,
-    trigger: String,
-    file: Option<String>,
-    points: u64,
+    /// A skill that has points.
+    #[derive(Debug)]
+    struct Match {
+        skill: String,
+        score: u64,
+        fires: bool,
+        reasons: Vec<Reason>,
+    }
+
+    #[derive(Debug)]
+    struct Reason {
+        kind: String,
+        trigger: String,
+        file: Option<String>,
+        points: u64,
+    }
 }
 
 /// A skill in the list, with how it has fared.
@@ -146,10 +156,12 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     answered(&ui, &caller, Tab::Skills, answer.await)
 }
 
-#[derive(Debug, Deserialize)]
-struct Shown {
-    skill: Skill,
-    instructions: String,
+answer! {
+    #[derive(Debug)]
+    struct Shown {
+        skill: Skill,
+        instructions: String,
+    }
 }
 
 #[derive(Template)]

@@ -4,12 +4,12 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use helmdeck_core::Timestamp;
-use serde::Deserialize;
 
 use super::issue::Commit;
 use super::{API, Part, Tab, Top, answered, frame, live_frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Visit, page_at};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
@@ -23,37 +23,39 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/sessions/{session}", page_at(|visit| Box::pin(session(visit))))
 }
 
-/// Progress of a session.
-#[derive(Debug, Deserialize)]
-struct Log {
-    session: Option<String>,
-    date: Option<String>,
-    entries: Vec<Note>,
-    next: Option<String>,
-    malformed_lines: u64,
-}
+answer! {
+    /// Progress of a session.
+    #[derive(Debug)]
+    struct Log {
+        session: Option<String>,
+        date: Option<String>,
+        entries: Vec<Note>,
+        next: Option<String>,
+        malformed_lines: u64,
+    }
 
-/// A line of progress.
-#[derive(Debug, Deserialize)]
-struct Note {
-    time: String,
-    at: Option<Time>,
-    text: String,
-    checkpoint: bool,
-}
+    /// A line of progress.
+    #[derive(Debug)]
+    struct Note {
+        time: String,
+        at: Option<Time>,
+        text: String,
+        checkpoint: bool,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Progress {
-    current: Option<Log>,
-    items: Vec<String>,
-    total: u64,
-}
+    #[derive(Debug)]
+    struct Progress {
+        current: Option<Log>,
+        items: Vec<String>,
+        total: u64,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Checkpoint {
-    name: String,
-    timestamp: Option<Time>,
-    can_rollback_to: bool,
+    #[derive(Debug)]
+    struct Checkpoint {
+        name: String,
+        timestamp: Option<Time>,
+        can_rollback_to: bool,
+    }
 }
 
 /// A moment on the timeline.

@@ -3,12 +3,12 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{API, Tab, Top, answered, change, changed, live_frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::shown::{self, Time};
 
@@ -18,47 +18,45 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/project/tracker/resolve", form_at(|post| Box::pin(resolve(post))))
 }
 
-#[derive(Debug, Deserialize)]
-struct Tracker {
-    mode: String,
-    kind: String,
-    sync: Status,
-}
+answer! {
+    #[derive(Debug)]
+    struct Tracker {
+        mode: String,
+        kind: String,
+        sync: Status,
+    }
 
-/// State of the sync.
-#[derive(Debug, Deserialize)]
-struct Status {
-    #[serde(default)]
-    tracker: String,
-    pulled_at: Option<Time>,
-    failure: Option<Failure>,
-    tracked: u64,
-    local: Vec<String>,
-    waiting: u64,
-    failed: Vec<Operation>,
-    conflicts: Vec<Conflict>,
-    #[serde(default)]
-    damaged: u64,
-}
+    /// State of the sync.
+    #[derive(Debug)]
+    struct Status {
+        tracker: String = default,
+        pulled_at: Option<Time>,
+        failure: Option<Failure>,
+        tracked: u64,
+        local: Vec<String>,
+        waiting: u64,
+        failed: Vec<Operation>,
+        conflicts: Vec<Conflict>,
+        damaged: u64 = default,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Failure {
-    since: Time,
-    error: String,
-}
+    #[derive(Debug)]
+    struct Failure {
+        since: Time,
+        error: String,
+    }
 
-/// A change that waits for the tracker.
-#[derive(Debug, Deserialize)]
-struct Operation {
-    op_id: String,
-    kind: String,
-    issue: String,
-    #[serde(default)]
-    patch: Map<String, Value>,
-    made_at: Time,
-    #[serde(default)]
-    attempts: u64,
-    last_error: Option<String>,
+    /// A change that waits for the tracker.
+    #[derive(Debug)]
+    struct Operation {
+        op_id: String,
+        kind: String,
+        issue: String,
+        patch: Map<String, Value> = default,
+        made_at: Time,
+        attempts: u64 = default,
+        last_error: Option<String>,
+    }
 }
 
 impl Operation {
@@ -68,18 +66,17 @@ impl Operation {
     }
 }
 
-/// A field that was changed on both sides.
-#[derive(Debug, Deserialize)]
-struct Conflict {
-    key: String,
-    field: String,
-    base: Option<Value>,
-    ours: Option<Value>,
-    theirs: Option<Value>,
-    since: Time,
-    /// The time as the route wrote it.
-    #[serde(skip)]
-    since_text: String,
+answer! {
+    /// A field that was changed on both sides.
+    #[derive(Debug)]
+    struct Conflict {
+        key: String,
+        field: String,
+        base: Option<Value>,
+        ours: Option<Value>,
+        theirs: Option<Value>,
+        since: Time,
+    }
 }
 
 impl Conflict {
@@ -101,9 +98,11 @@ fn value(value: &Option<Value>) -> String {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct Outbox {
-    waiting: Vec<Operation>,
+answer! {
+    #[derive(Debug)]
+    struct Outbox {
+        waiting: Vec<Operation>,
+    }
 }
 
 /// Number of waiting changes on the page.
@@ -123,10 +122,7 @@ crate::frame::framed!(TrackerPage);
 async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let mut tracker: Tracker = ui.rest.get(&caller, &format!("{API}/tracker")).await?;
-        for conflict in &mut tracker.sync.conflicts {
-            conflict.since_text = conflict.since.0.to_rfc3339();
-        }
+        let tracker: Tracker = ui.rest.get(&caller, &format!("{API}/tracker")).await?;
         let outbox: Option<Outbox> = optional(&ui, &caller, "tracker/outbox").await;
         let mut waiting = outbox.map(|outbox| outbox.waiting).unwrap_or_default();
         waiting.truncate(MOST);

@@ -3,11 +3,11 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
-use serde::Deserialize;
 
 use super::{API, Part, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
+use crate::json::answer;
 use crate::request::{Visit, page_at};
 use crate::rest::segment;
 use crate::shown::{self, Time};
@@ -19,22 +19,24 @@ pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui/project/files", page_at(|visit| Box::pin(list(visit))))
 }
 
-/// A file of the memory.
-#[derive(Debug, Deserialize)]
-struct File {
-    path: String,
-    folder: Option<String>,
-    bytes: u64,
-    etag: Option<String>,
-    modified_at: Time,
-    last_entry_at: Option<Time>,
-    damage: Option<Damage>,
-}
+answer! {
+    /// A file of the memory.
+    #[derive(Debug)]
+    struct File {
+        path: String,
+        folder: Option<String>,
+        bytes: u64,
+        etag: Option<String>,
+        modified_at: Time,
+        last_entry_at: Option<Time>,
+        damage: Option<Damage>,
+    }
 
-#[derive(Debug, Deserialize)]
-struct Damage {
-    detail: String,
-    next: Option<String>,
+    #[derive(Debug)]
+    struct Damage {
+        detail: String,
+        next: Option<String>,
+    }
 }
 
 #[derive(Template)]
