@@ -95,6 +95,28 @@ fn token(home: &Home) -> String {
 }
 
 #[test]
+fn a_replica_has_three_connections_at_most() {
+    let replicas = Replicas::start();
+    std::thread::scope(|scope| {
+        for caller in 0..8 {
+            let replicas = &replicas;
+            scope.spawn(move || {
+                for number in 0..10 {
+                    let fact = json!({"key": format!("k{caller}"), "value": number}).to_string();
+                    assert_eq!(replicas.ask(caller % 2, "POST /api/v1/memory/store", &fact).code, 200);
+                    let write = format!("POST /api/v1/packs/test.write\nIdempotency-Key: {caller}-{number}");
+                    assert_eq!(replicas.ask(caller % 2, &write, "{}").code, 200);
+                }
+            });
+        }
+    });
+    let open =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'helmdeck'";
+    let open: usize = replicas.database.query(&replicas.url, open).parse().unwrap();
+    assert!((4..=6).contains(&open), "two replicas have {open} connections");
+}
+
+#[test]
 fn tokens_and_keys_of_one_replica_work_on_the_other() {
     let replicas = Replicas::start();
     assert!(!replicas.homes.iter().any(|home| home.data().join("helmdeck.db").exists()), "nothing is on one machine");

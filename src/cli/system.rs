@@ -2,32 +2,25 @@
 
 use std::path::PathBuf;
 
+use helmdeck_memory::Config;
 use helmdeck_memory::open::Location;
 use helmdeck_system::System;
 
 use crate::config::Settings;
 use crate::exit::{Failure, Result};
 
-/// Returns the system database of the settings, which need not exist. Connects to nothing.
-///
-/// # Errors
-/// A configuration failure if there is no data folder, or the URL cannot be used.
-pub(crate) fn open(settings: &Settings) -> Result<System> {
-    at(settings, &settings.system_url()?)
-}
-
 /// Returns the system database at a URL, which need not exist. Connects to nothing.
 ///
 /// # Errors
 /// A configuration failure if the URL cannot be used.
-pub(crate) fn at(settings: &Settings, url: &str) -> Result<System> {
+pub(crate) fn at(url: &str, config: &Config) -> Result<System> {
     match Location::parse(url)? {
         Location::Sqlite(path) => Ok(System::at(path)),
         #[cfg(feature = "postgres")]
-        Location::Postgres(_) => Ok(System::connect(url, &settings.memory.store())?),
+        Location::Postgres(_) => Ok(System::connect(url, config)?),
         #[cfg(not(feature = "postgres"))]
         Location::Postgres(_) => {
-            let _ = settings;
+            let _ = config;
             Err(Failure::config("system.url: this helmdeck was built without PostgreSQL"))
         }
         Location::Memory => Err(Failure::config("system.url: give postgres://... or sqlite:/path/helmdeck.db")),

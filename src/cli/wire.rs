@@ -12,6 +12,8 @@ use helmdeck_core::{Clock, Error, SystemClock};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Engine, Memory, SessionPlace};
 use helmdeck_events::Bus;
+#[cfg(feature = "postgres")]
+use helmdeck_memory::drivers::postgres::session::Connections;
 use helmdeck_memory::open::{Location, Opened, open_or_later};
 use helmdeck_memory::{KeyRing, Store, StoreError};
 use helmdeck_server::Auth;
@@ -58,6 +60,9 @@ pub(crate) struct Setup {
     pub(crate) refused_store: OnceLock<StoreError>,
     /// The system database, once somebody asked for it.
     pub(crate) system: OnceLock<System>,
+    /// The connections of the store, once somebody asked for them, if the system database is in the same place.
+    #[cfg(feature = "postgres")]
+    pub(crate) connections: OnceLock<Connections>,
     /// The output.
     pub(crate) output: Output,
     /// Whether callers other than the user that started the program are served.
@@ -120,6 +125,8 @@ impl Setup {
             watch: Mutex::default(),
             conversations: Conversations::default(),
             refused_store: OnceLock::new(),
+            #[cfg(feature = "postgres")]
+            connections: OnceLock::new(),
             system: OnceLock::new(),
             output,
             serves: false,
@@ -403,8 +410,31 @@ impl Setup {
         let retry = (memory == MemoryUse::Full).then_some(RETRY_STORE);
         if retry.is_none() {
             config.postgres.connect_timeout = config.postgres.connect_timeout.min(CONNECT_OF_A_CALL);
+        } else {
+            self.share_connections(url, &mut config)?;
         }
         open_or_later(url, ring.clone(), config, Arc::new(SystemClock::default()), retry).await
+    }
+
+    /// Lets the store and the system database share connections, if both are in one PostgreSQL database.
+    #[cfg(feature = "postgres")]
+    fn share_connections(&self, url: &str, config: &mut helmdeck_memory::Config) -> helmdeck_memory::Result<()> {
+        let urls = [self.settings.memory_url().ok(), self.settings.system_url().ok()];
+        if !matches!(Location::parse(url)?, Location::Postgres(_)) || urls.iter().any(|of| of.as_deref() != Some(url)) {
+            return Ok(());
+        }
+        if self.connections.get().is_none() {
+            let made = Connections::new(url, config.postgres.pool_size, config)?;
+            let _ = self.connections.set(made);
+        }
+        config.connections = self.connections.get().cloned();
+        Ok(())
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with PostgreSQL")]
+    fn share_connections(&self, _: &str, _: &mut helmdeck_memory::Config) -> helmdeck_memory::Result<()> {
+        Ok(())
     }
 
     async fn store_at(&self, url: &str, ring: &KeyRing) -> helmdeck_memory::Result<Arc<dyn Store>> {
@@ -475,7 +505,10 @@ impl Setup {
         if let Some(system) = self.system.get() {
             return Ok(system.clone());
         }
-        let system = crate::system::open(&self.settings)?;
+        let mut config = self.settings.memory.store();
+        let url = self.settings.system_url()?;
+        self.share_connections(&url, &mut config)?;
+        let system = crate::system::at(&url, &config)?;
         // One handle for all users, so that they share its connections.
         Ok(self.system.get_or_init(|| system).clone())
     }

@@ -20,6 +20,10 @@ pub struct Config {
     pub busy_timeout: Duration,
     /// Connections to a PostgreSQL server.
     pub postgres: PostgresConfig,
+    /// Connections that the driver shares with other tables of its database; `None` = its own. Closing the store leaves
+    /// them open.
+    #[cfg(feature = "postgres")]
+    pub connections: Option<crate::drivers::postgres::session::Connections>,
 }
 
 /// Connections to a PostgreSQL server. Its address is in the URL.
@@ -69,6 +73,8 @@ impl Default for Config {
             readers: 2,
             busy_timeout: Duration::from_secs(5),
             postgres: PostgresConfig::default(),
+            #[cfg(feature = "postgres")]
+            connections: None,
         }
     }
 }

@@ -80,6 +80,8 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
             watch,
             conversations,
             refused_store,
+            #[cfg(feature = "postgres")]
+            connections: std::sync::OnceLock::new(),
             system,
             output,
             serves: false,

@@ -43,7 +43,7 @@ async fn copy(setup: &Setup, arguments: &SystemMoveArgs) -> Result<()> {
 
 fn database(setup: &Setup, url: Option<&str>) -> Result<System> {
     match url {
-        Some(url) => crate::system::at(&setup.settings, url),
+        Some(url) => crate::system::at(url, &setup.settings.memory.store()),
         None => setup.system(),
     }
 }

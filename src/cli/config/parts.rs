@@ -201,6 +201,8 @@ impl Memory {
                 listen: self.listen,
                 ..PostgresConfig::default()
             },
+            #[cfg(feature = "postgres")]
+            connections: None,
         }
     }
 }

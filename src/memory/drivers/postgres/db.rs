@@ -88,9 +88,18 @@ impl Database {
         Ok(Self { pool: dialer.pool(size)?, dialer })
     }
 
+    pub(super) const fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+
+    /// Takes a connection out of the pool, as it is.
+    pub(super) async fn object(&self) -> Outcome<Object> {
+        connect::take(&self.pool).await
+    }
+
     /// Takes a connection out of the pool.
     pub(super) async fn take(&self) -> Outcome<Db> {
-        let connection = connect::take(&self.pool).await?;
+        let connection = self.object().await?;
         // Known only now: the first connection finds it out.
         let settings = self.dialer.is_pooled().then(|| self.dialer.beginning());
         Ok(Db { connection, settings, has_begun: AtomicBool::new(false) })

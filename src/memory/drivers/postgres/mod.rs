@@ -40,6 +40,7 @@ use self::error::{Failure, Remedy};
 use self::listen::Watcher;
 use self::locks::LockRequest;
 use self::outbox::Outbox;
+use self::session::Connections;
 use self::url::Target;
 use self::writer::{Command, Waiting, Writer, again};
 use crate::config::Config;
@@ -71,6 +72,8 @@ pub struct Postgres {
     session: i64,
     watcher: AbortHandle,
     closed: AtomicBool,
+    /// Whether other parts of the program use the connections.
+    shares: bool,
 }
 
 /// Returns what may be shown of a URL: hosts and database, no user, password or parameter.
@@ -96,8 +99,12 @@ impl Postgres {
                 config.limits.key_bytes
             )));
         }
-        let dialer = Dialer::new(&Target::parse(url)?, config)?;
-        let database = Database::new(dialer.clone(), config.postgres.pool_size.max(1))?;
+        let shared = Connections::shared(url, config);
+        let database = match &shared {
+            Some(shared) => shared.database().clone(),
+            None => Database::new(Dialer::new(&Target::parse(url)?, config)?, config.postgres.pool_size.max(1))?,
+        };
+        let dialer = database.dialer().clone();
         let outbox = Arc::new(Self::prepare(&database).await.map_err(at_open)?);
         dialer.check()?;
         let interval = config.postgres.watch_interval;
@@ -109,7 +116,16 @@ impl Postgres {
         let writer = Writer { database: database.clone(), outbox: Arc::clone(&outbox), purges: TaskTracker::new() };
         tokio::spawn(writer.run(commands));
         let write_permits = Arc::new(Semaphore::new(WAITING_WRITE_KIB));
-        Ok(Self { database, writes, write_permits, outbox, session, watcher, closed: AtomicBool::new(false) })
+        Ok(Self {
+            database,
+            writes,
+            write_permits,
+            outbox,
+            session,
+            watcher,
+            closed: AtomicBool::new(false),
+            shares: shared.is_some(),
+        })
     }
 
     /// Returns whether the tables exist. Creates nothing.
@@ -341,7 +357,9 @@ impl Driver for Postgres {
             let _ = answer.await;
         }
         self.watcher.abort();
-        self.database.close();
+        if !self.shares {
+            self.database.close();
+        }
         Ok(())
     }
 }

@@ -4,20 +4,20 @@
 
 use std::future::Future;
 
-/// A connection of the pool, which goes back when it is dropped.
-pub use deadpool_postgres::Object;
-use deadpool_postgres::Pool;
-
 use super::connect::{self, Dialer};
+use super::db::Database;
 pub use super::error::{Failure, Outcome, Remedy};
 use super::url::Target;
 use crate::config::Config;
 use crate::error::Result;
+/// A connection of the pool, which goes back when it is dropped.
+pub use deadpool_postgres::Object;
 
 /// A small pool of connections. They open when needed. Cheap to clone; clones share the connections.
 #[derive(Clone)]
 pub struct Connections {
-    pool: Pool,
+    database: Database,
+    url: String,
     shown: String,
 }
 
@@ -30,7 +30,18 @@ impl Connections {
     /// `BadUrl` if the URL is not understood; `Unavailable` if a certificate cannot be read.
     pub fn new(url: &str, size: usize, config: &Config) -> Result<Self> {
         let target = Target::parse(url)?;
-        Ok(Self { pool: Dialer::new(&target, config)?.pool(size.max(1))?, shown: target.shown() })
+        let database = Database::new(Dialer::new(&target, config)?, size.max(1))?;
+        Ok(Self { database, url: url.to_owned(), shown: target.shown() })
+    }
+
+    /// Returns the shared connections of a configuration, if they are those of this URL.
+    #[must_use]
+    pub fn shared(url: &str, config: &Config) -> Option<Self> {
+        config.connections.as_ref().filter(|shared| shared.url == url).cloned()
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        &self.database
     }
 
     /// Returns hosts and database, which are safe to show.
@@ -44,7 +55,7 @@ impl Connections {
     /// # Errors
     /// A failure with `Unavailable` if the server cannot be reached in time, or `Closed`.
     pub async fn take(&self) -> Outcome<Object> {
-        connect::take(&self.pool).await
+        self.database.object().await
     }
 
     /// Gives a connection back after its use, or closes it if the failure makes it unusable.
@@ -56,7 +67,7 @@ impl Connections {
 
     /// Closes all connections.
     pub fn close(&self) {
-        self.pool.close();
+        self.database.close();
     }
 }
 

@@ -74,10 +74,13 @@ pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
 /// Returns the additions that did not run.
 async fn missing(db: &(impl GenericClient + Sync)) -> Outcome<Vec<(&'static str, &'static str)>> {
     let mut missing = ADDITIONS.to_vec();
-    if has_table(db, "system_additions").await? {
-        for row in db.query_typed("SELECT name FROM system_additions", &[]).await? {
-            let done: String = row.try_get(0)?;
-            missing.retain(|(name, _)| *name != done);
+    // One of them was a step for a while.
+    for table in ["system_additions", "system_migrations"] {
+        if has_table(db, table).await? {
+            for row in db.query_typed(&format!("SELECT name FROM {table}"), &[]).await? {
+                let done: String = row.try_get(0)?;
+                missing.retain(|(name, _)| *name != done);
+            }
         }
     }
     Ok(missing)
@@ -94,7 +97,9 @@ async fn done(db: &(impl GenericClient + Sync)) -> Outcome<usize> {
     if !has_table(db, "system_migrations").await? {
         return Ok(0);
     }
-    let row = db.query_typed_one("SELECT coalesce(max(version), 0)::bigint FROM system_migrations", &[]).await?;
+    let highest = "SELECT coalesce(max(version), 0)::bigint FROM system_migrations WHERE name <> ALL ($1)";
+    let additions: Vec<&str> = ADDITIONS.iter().map(|(name, _)| *name).collect();
+    let row = db.query_typed_one(highest, args![additions]).await?;
     let (done, known): (i64, usize) = (row.try_get(0)?, STEPS.len());
     usize::try_from(done).ok().filter(|done| *done <= known).ok_or_else(|| {
         StoreError::Corrupt(format!(

@@ -33,7 +33,7 @@ use self::lease::RowLease;
 use crate::driver::{Driver, SweepTimes};
 use crate::replica::Lease;
 
-/// Limit of connections of one process.
+/// Limit of connections of one process, if it does not share those of the store.
 const CONNECTIONS: usize = 2;
 
 /// Deletes runs of schedules, but for the last one of each pack.
@@ -120,7 +120,10 @@ impl Postgres {
     /// # Errors
     /// `BadUrl`, `Unavailable`.
     pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
-        let connections = Connections::new(url, CONNECTIONS, config)?;
+        let connections = match Connections::shared(url, config) {
+            Some(shared) => shared,
+            None => Connections::new(url, CONNECTIONS, config)?,
+        };
         Ok(Self(Arc::new(Shared { connections, ready: AtomicBool::new(false) })))
     }
 
