@@ -102,7 +102,7 @@ fn a_replica_has_three_connections_at_most() {
             let replicas = &replicas;
             scope.spawn(move || {
                 for number in 0..10 {
-                    let fact = json!({"key": format!("k{caller}"), "value": number}).to_string();
+                    let fact = json!({"key": format!("k{caller}"), "value": format!("v{number}")}).to_string();
                     assert_eq!(replicas.ask(caller % 2, "POST /api/v1/memory/store", &fact).code, 200);
                     let write = format!("POST /api/v1/packs/test.write\nIdempotency-Key: {caller}-{number}");
                     assert_eq!(replicas.ask(caller % 2, &write, "{}").code, 200);
