@@ -3,6 +3,7 @@
 //! Statements must not rely on the state of a session: a connection pooler may give each transaction another one.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use super::connect::{self, Dialer};
 use super::db::Database;
@@ -15,13 +16,15 @@ pub use deadpool_postgres::Object;
 
 /// A small pool of connections. They open when needed. Cheap to clone; clones share the connections.
 #[derive(Clone)]
-pub struct Connections {
+pub struct Connections(Arc<Shared>);
+
+struct Shared {
     database: Database,
     url: String,
     shown: String,
 }
 
-helmdeck_core::redacted_debug!(Connections, this => shown = this.shown);
+helmdeck_core::redacted_debug!(Connections, this => shown = this.0.shown);
 
 impl Connections {
     /// Creates a pool of at most `size` connections, without connecting.
@@ -31,23 +34,23 @@ impl Connections {
     pub fn new(url: &str, size: usize, config: &Config) -> Result<Self> {
         let target = Target::parse(url)?;
         let database = Database::new(Dialer::new(&target, config)?, size.max(1))?;
-        Ok(Self { database, url: url.to_owned(), shown: target.shown() })
+        Ok(Self(Arc::new(Shared { database, url: url.to_owned(), shown: target.shown() })))
     }
 
     /// Returns the shared connections of a configuration, if they are those of this URL.
     #[must_use]
     pub fn shared(url: &str, config: &Config) -> Option<Self> {
-        config.connections.as_ref().filter(|shared| shared.url == url).cloned()
+        config.connections.as_ref().filter(|shared| shared.0.url == url).cloned()
     }
 
     pub(super) fn database(&self) -> &Database {
-        &self.database
+        &self.0.database
     }
 
     /// Returns hosts and database, which are safe to show.
     #[must_use]
     pub fn shown(&self) -> &str {
-        &self.shown
+        &self.0.shown
     }
 
     /// Takes a connection, and waits for one if all are in use.
@@ -55,7 +58,7 @@ impl Connections {
     /// # Errors
     /// A failure with `Unavailable` if the server cannot be reached in time, or `Closed`.
     pub async fn take(&self) -> Outcome<Object> {
-        self.database.object().await
+        self.0.database.object().await
     }
 
     /// Gives a connection back after its use, or closes it if the failure makes it unusable.
@@ -67,7 +70,7 @@ impl Connections {
 
     /// Closes all connections.
     pub fn close(&self) {
-        self.database.close();
+        self.0.database.close();
     }
 }
 
