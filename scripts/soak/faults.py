@@ -169,7 +169,7 @@ class Faults:
             self._restart(deck)
 
     def rotate(self) -> None:
-        """The memory key is replaced, in the steps of docs/deploying.md."""
+        """The memory key is replaced, in the steps of docs/operating.md."""
         old = self.stand.keys[0]["HELMDECK_MEMORY_KEY"]
         new = self.random.randbytes(32).hex()
         self._keys({"HELMDECK_MEMORY_KEY": old, "HELMDECK_MEMORY_KEY_PREVIOUS": new})
