@@ -303,11 +303,15 @@ impl From<StoreError> for Failure {
 }
 
 /// Returns what to do about a store that cannot be used.
-pub(crate) const fn store_hint(error: &StoreError) -> Option<&'static str> {
+pub(crate) fn store_hint(error: &StoreError) -> Option<&'static str> {
     match error {
         StoreError::WrongKey { .. } => Some(
             "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS; if that key is lost, \
              `helmdeck memory reset` empties the store for the new one. `helmdeck key show` says where the given key comes from",
+        ),
+        StoreError::Corrupt(why) if why.contains("written by a newer version") => Some(
+            "start the newer helmdeck again: nothing is wrong with the store. To stay with this one, restore the backup from before \
+             the upgrade",
         ),
         StoreError::Corrupt(_) => Some(
             "move the file away (with its -wal and -shm) and keep it, or remove it with `helmdeck memory reset`; the next call makes a \
@@ -404,6 +408,14 @@ mod tests {
     use helmdeck_core::error::Violation;
 
     use super::*;
+
+    #[test]
+    fn nobody_is_told_to_remove_a_store_of_a_newer_version() {
+        let why = "it was written by a newer version (schema 9); this version knows schemas up to 7";
+        let hint = store_hint(&StoreError::Corrupt(why.to_owned())).unwrap();
+        assert!(hint.starts_with("start the newer helmdeck") && !hint.contains("reset"), "{hint}");
+        assert!(store_hint(&StoreError::Corrupt("page 3".to_owned())).unwrap().contains("move the file away"));
+    }
 
     #[test]
     fn the_code_of_an_error_decides_the_exit_code() {
