@@ -87,10 +87,15 @@ def registers(history: list[dict]) -> list[str]:
     return wrong
 
 
+def runs_of(file: Path) -> Counter:
+    """How often each key ran. A program whose server was killed before it wrote the input has left an empty line."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return Counter(json.loads(line)["key"] for line in lines if line)
+
+
 def writes(packs: Path, history: list[dict]) -> list[str]:
     """No key ran twice, and every acknowledged one ran."""
-    file = packs / "writes"
-    runs = Counter(json.loads(line)["key"] for line in file.read_text().splitlines()) if file.exists() else Counter()
+    runs = runs_of(packs / "writes")
     acknowledged = {entry["key"] for entry in history if entry["what"] == "write" and entry["status"] == 200}
     wrong = [f"the write {key} ran {count} times" for key, count in runs.items() if count > 1]
     return wrong + [f"the write {key} was acknowledged and did not run" for key in acknowledged if runs[key] == 0]
@@ -101,7 +106,6 @@ def jobs(packs: Path, callers: list[Caller], removed: list[float], seconds: floa
 
     A result is sealed with the key of its time, so those from before the removal of a key are gone.
     """
-    file = packs / "jobs"
     wrong, end = [], time.time() + seconds
     states: dict[str, str] = {}
     for caller in callers:
@@ -127,7 +131,7 @@ def jobs(packs: Path, callers: list[Caller], removed: list[float], seconds: floa
                 status, _, body = caller.send("GET", f"/api/v1/jobs/{entry['id']}/result")
                 if status != 200 or json.loads(body)["output"]["input"] != {"key": entry["key"]}:
                     wrong.append(f"the result of the job {entry['id']} of {entry['key']} is {status} {body[:200]!r}")
-    runs = Counter(json.loads(line)["key"] for line in file.read_text().splitlines()) if file.exists() else Counter()
+    runs = runs_of(packs / "jobs")
     wrong += [f"the job {key} ran {count} times" for key, count in runs.items() if count > 1]
     return wrong + [f"the job {key} succeeded and did not run" for key, state in states.items() if state == "succeeded" and not runs[key]]
 

@@ -42,7 +42,7 @@ def main() -> None:
         (Path(folder) / "writes").write_text('{"key": "a"}\n{"key": "a"}\n')
         (Path(folder) / "jobs").write_text('{"key": "a"}\n{"key": "a"}\n')
         (Path(folder) / "once").mkdir()
-        (Path(folder) / "once/jobs").write_text('{"key": "j"}\n')
+        (Path(folder) / "once/jobs").write_text('\n{"key": "j"}\n')
         job, none, once = entry("job", key="j", id="1"), Path(folder) / "none", Path(folder) / "once"
         found = {
             "a job twice": check.jobs(Path(folder), [], []),
