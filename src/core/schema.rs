@@ -4,6 +4,7 @@ mod cost;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
@@ -31,11 +32,36 @@ const MAX_REF_DEPTH: usize = 8;
 /// time.
 pub struct Schema {
     source: Value,
-    validator: jsonschema::Validator,
     shape: Shape,
+    /// Why the schema cannot be used, where it is found out at first use.
+    compiled: OnceLock<Result<Compiled, String>>,
+}
+
+/// What a schema is checked with.
+struct Compiled {
+    validator: jsonschema::Validator,
     defaults: Defaults,
-    /// `None` for a schema that accepts everything.
-    graph: Option<Graph>,
+    graph: Graph,
+}
+
+impl Compiled {
+    fn new(source: &Value) -> Result<Self, String> {
+        // Before anything follows the references: the compiler and the search for defaults do too.
+        let graph = Graph::read(source).map_err(|why| format!("the schema is not valid: {why}"))?;
+        let validator = jsonschema::options()
+            .with_draft(jsonschema::Draft::Draft202012)
+            .should_validate_formats(true)
+            .with_pattern_options(jsonschema::PatternOptions::regex())
+            .build(source)
+            .map_err(|error| {
+                let at = error.instance_path().to_string();
+                format!(
+                    "the schema is not valid{}: {error}",
+                    if at.is_empty() { String::new() } else { format!(" at {at}") }
+                )
+            })?;
+        Ok(Self { validator, defaults: collect(source, source, 0), graph })
+    }
 }
 
 /// What is known of a schema without asking the validator.
@@ -72,38 +98,30 @@ impl Schema {
     /// A message that names the place in the schema, or why a check by it would take too long: more than 100,000
     /// subschemas when it is unfolded, references that go round in place, references that cannot be followed.
     pub fn compile(source: Value) -> Result<Self, String> {
-        // Before anything follows the references: the compiler and the search for defaults do too.
-        let graph = Graph::read(&source).map_err(|why| format!("the schema is not valid: {why}"))?;
-        let validator = jsonschema::options()
-            .with_draft(jsonschema::Draft::Draft202012)
-            .should_validate_formats(true)
-            .with_pattern_options(jsonschema::PatternOptions::regex())
-            .build(&source)
-            .map_err(|error| {
-                let at = error.instance_path().to_string();
-                format!(
-                    "the schema is not valid{}: {error}",
-                    if at.is_empty() { String::new() } else { format!(" at {at}") }
-                )
-            })?;
-        let defaults = collect(&source, &source, 0);
-        let schema = Self { shape: shape_of(&source), validator, defaults, source, graph: Some(graph) };
+        let compiled = Compiled::new(&source)?;
+        let schema = Self::trusted(source);
         schema.check_defaults()?;
+        let _ = schema.compiled.set(Ok(compiled));
         Ok(schema)
+    }
+
+    /// Returns a schema that is compiled when it is first needed.
+    ///
+    /// For the built-in packs, whose schemas a test compiles: a server starts with hundreds, and uses few. If one cannot
+    /// be compiled after all, it accepts nothing and says why.
+    #[must_use]
+    pub fn trusted(source: Value) -> Self {
+        Self { shape: shape_of(&source), source, compiled: OnceLock::new() }
     }
 
     /// Returns the schema that accepts every JSON document.
     #[must_use]
     pub fn anything() -> Self {
-        Self {
-            source: Value::Bool(true),
-            // `true` is the simplest schema there is; a validator that cannot compile it cannot compile anything.
-            validator: jsonschema::validator_for(&Value::Bool(true))
-                .unwrap_or_else(|_| unreachable!("true is a schema")),
-            shape: Shape::Anything,
-            defaults: Defaults::default(),
-            graph: None,
-        }
+        Self::trusted(Value::Bool(true))
+    }
+
+    fn compiled(&self) -> Result<&Compiled, &String> {
+        self.compiled.get_or_init(|| Compiled::new(&self.source)).as_ref()
     }
 
     /// Returns the schema as it was written.
@@ -127,8 +145,11 @@ impl Schema {
     /// Validate a heavier one on a separate thread.
     #[must_use]
     pub fn is_light(&self, document: &Value, bytes: usize) -> bool {
-        self.graph.as_ref().is_none_or(|graph| {
-            self.shape != Shape::Ruled || graph.is_quick(bytes) || graph.steps(document, MAX_LIGHT_STEPS).is_some()
+        if self.shape != Shape::Ruled {
+            return true;
+        }
+        self.compiled().map_or(true, |Compiled { graph, .. }| {
+            graph.is_quick(bytes) || graph.steps(document, MAX_LIGHT_STEPS).is_some()
         })
     }
 
@@ -149,19 +170,24 @@ impl Schema {
     /// As [`Schema::validate`].
     pub fn validate_sized(&self, document: &Value, bytes: usize) -> Result<(), Vec<Violation>> {
         let whole = |detail: &str| Err(vec![Violation { pointer: String::new(), detail: detail.to_owned() }]);
-        let counted = self.graph.as_ref().filter(|graph| !graph.is_quick(bytes));
-        let steps = match counted.map(|graph| graph.steps(document, cost::MAX_STEPS)) {
-            Some(None) => return whole("checking it by the schema takes too many steps; send less at once"),
-            steps => steps.flatten().unwrap_or(0),
+        if self.shape == Shape::Anything {
+            return Ok(());
+        }
+        let Compiled { validator, graph, .. } = match self.compiled() {
+            Ok(compiled) => compiled,
+            Err(why) => return whole(why),
         };
-        if self.validator.is_valid(document) {
+        let steps = if graph.is_quick(bytes) { Some(0) } else { graph.steps(document, cost::MAX_STEPS) };
+        let Some(steps) = steps else {
+            return whole("checking it by the schema takes too many steps; send less at once");
+        };
+        if validator.is_valid(document) {
             return Ok(());
         }
         if steps > MAX_TOLD_STEPS {
             return whole("it does not fit the schema; it is too large to say where");
         }
-        let mut violations: Vec<Violation> = self
-            .validator
+        let mut violations: Vec<Violation> = validator
             .iter_errors(document)
             .take(MAX_VIOLATIONS)
             .map(|error| Violation {
@@ -192,10 +218,13 @@ impl Schema {
     /// The caller's text is kept digit for digit; `Cow::Borrowed` if nothing was missing.
     #[must_use]
     pub fn fill<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if self.defaults.is_empty() {
+        if self.shape != Shape::Ruled {
             return Cow::Borrowed(text);
         }
-        fill(&self.defaults, text)
+        match self.compiled() {
+            Ok(Compiled { defaults, .. }) if !defaults.is_empty() => fill(defaults, text),
+            _ => Cow::Borrowed(text),
+        }
     }
 
     /// Refuses a default that breaks its own schema.
@@ -466,6 +495,23 @@ mod tests {
         assert!(Schema::compile(json!({"pattern": "(?=a)b"})).is_err());
         let error = Schema::compile(json!({"properties": {"n": {"type": "integer", "default": "x"}}})).unwrap_err();
         assert!(error.contains("/properties/n"), "{error}");
+    }
+
+    #[test]
+    fn a_trusted_schema_does_the_same_and_a_bad_one_accepts_nothing() {
+        let rules = json!({"type": "object", "properties": {"n": {"type": "integer", "default": 3}}});
+        let (now, later) = (schema(rules.clone()), Schema::trusted(rules));
+        assert!(later.compiled.get().is_none());
+        assert_eq!(later.fill("{}"), r#"{"n":3}"#);
+        assert!(later.compiled.get().is_some());
+        for document in [json!({}), json!({"n": 1}), json!({"n": "x"}), json!([])] {
+            let told = |schema: &Schema| schema.validate(&document).map_err(|violations| format!("{violations:?}"));
+            assert_eq!(told(&now), told(&later));
+            assert_eq!(now.is_light(&document, 10), later.is_light(&document, 10));
+        }
+        let bad = Schema::trusted(json!({"type": "nonsense"}));
+        assert!(bad.is_light(&json!(1), 1) && bad.fill("{}") == "{}");
+        assert!(bad.validate(&json!(1)).unwrap_err()[0].detail.contains("the schema is not valid"));
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl App {
         &self.0.calls.engine.engine
     }
 
+    /// What runs packs.
+    pub(crate) fn call_state(&self) -> &CallState {
+        &self.0.calls
+    }
+
     pub(crate) fn conversations(&self) -> &Conversations {
         &self.0.conversations.conversations
     }

@@ -27,6 +27,8 @@ use crate::limits::{Admission, Each, InFlight, Rate, Replicas, RequestSlot};
 use crate::mcp::{Mcp, Validity};
 use crate::position::{self, AFTER, Behind, POSITION};
 use crate::problem::Problem;
+use crate::rest::packs;
+use crate::rest::state::CallState;
 use crate::rest::webhook::PATH as WEBHOOK;
 
 /// Path of the `OpenAPI` document, which is public.
@@ -51,7 +53,7 @@ struct Inner {
     local: Caller,
     clock: Arc<dyn Clock>,
     replicas: Replicas,
-    engine: Engine,
+    calls: CallState,
     router: Router,
     mcp: Mcp,
     /// `None` = no spans are made.
@@ -76,7 +78,7 @@ impl Live {
 impl EntryService {
     #[expect(clippy::too_many_arguments, reason = "the one place that assembles a server calls it")]
     pub(crate) fn new(
-        engine: Engine,
+        calls: CallState,
         router: Router,
         mcp: Mcp,
         access: Option<Arc<Access>>,
@@ -98,7 +100,7 @@ impl EntryService {
             local: Caller::local(),
             clock,
             replicas,
-            engine,
+            calls,
             router,
             mcp,
             tracer,
@@ -188,7 +190,8 @@ impl EntryService {
             // Boxed, so that REST requests do not carry its size.
             return Box::pin(self.0.mcp.handle(caller, admission, request)).await;
         }
-        request.extensions_mut().insert(caller);
+        // The route of a span comes from the router.
+        let named = if self.0.tracer.is_none() { packs::named(request.method(), request.uri().path()) } else { None };
         if let Some(admission) = admission.as_ref().filter(|_| !request.body().is_end_stream()) {
             request.extensions_mut().insert(admission.slot.clone());
         }
@@ -197,13 +200,20 @@ impl EntryService {
         {
             return problem.into_response();
         }
+        if let Some(name) = named {
+            // It names the position itself, if the pack writes.
+            let response = Box::pin(packs::run_named(&self.0.calls, caller, name, request)).await;
+            drop(admission);
+            return response;
+        }
+        request.extensions_mut().insert(caller);
         let writes = position::writes(request.method(), request.uri().path());
         let answered = self.0.router.clone().call(request).await;
         drop(admission);
         match answered {
             Ok(mut response) => {
                 if writes && response.status().is_success() {
-                    response.headers_mut().extend(position::header(&self.0.engine).map(|value| (POSITION, value)));
+                    response.headers_mut().extend(position::header(self.engine()).map(|value| (POSITION, value)));
                 }
                 response
             }
@@ -211,10 +221,14 @@ impl EntryService {
         }
     }
 
+    fn engine(&self) -> &Engine {
+        &self.0.calls.engine.engine
+    }
+
     /// Catches up with the deletes that the caller knows of. Marks the request if that fails.
     async fn catch_up(&self, request: &mut Request<Body>) -> Result<(), Problem> {
         if let Some(position) = position::asked(request.headers())?
-            && position::is_behind(&self.0.engine, &position).await
+            && position::is_behind(self.engine(), &position).await
         {
             request.extensions_mut().insert(Behind);
         }

@@ -294,7 +294,7 @@ impl Server {
         };
         let app = App::new(self.engine, self.conversations, &self.config, clock, app_parts);
         let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
-        let engine = app.engine().clone();
+        let calls = app.call_state().clone();
         let routes = rest::router(app.clone(), self.receiver);
         #[cfg(feature = "ui")]
         let routes = crate::ui::with_pages(routes, parts, access.clone(), &self.clock);
@@ -303,7 +303,7 @@ impl Server {
             None => routes,
         };
         let entry =
-            EntryService::new(engine, routes, mcp.clone(), access, self.clock, &self.config, self.replicas, tracer);
+            EntryService::new(calls, routes, mcp.clone(), access, self.clock, &self.config, self.replicas, tracer);
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)

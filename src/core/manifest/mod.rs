@@ -296,6 +296,17 @@ impl Manifest {
         parse::parse(file, text, read_file)
     }
 
+    /// Parses the manifest of a built-in pack.
+    ///
+    /// Its schemas are compiled by the first call, and its examples and schedule are not checked against them: a server
+    /// starts with hundreds of built-in packs. Check each with [`Manifest::parse`] in a test.
+    ///
+    /// # Errors
+    /// As [`Manifest::parse`].
+    pub fn parse_builtin(file: &str, text: &str) -> Result<Self, ManifestError> {
+        parse::parse_builtin(file, text)
+    }
+
     /// Returns whether a call may delete or overwrite something.
     ///
     /// A pack that writes may, unless its author says otherwise.

@@ -83,8 +83,7 @@ impl Inner {
         let listings = self.servers.iter().flat_map(Servers::listings).collect();
         let mut snapshot = Snapshot { listings, ..Snapshot::default() };
         for builtin in &self.builtins {
-            let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
-            let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);
+            let read = Manifest::parse_builtin(builtin.file, builtin.manifest);
             let read = read.map(|manifest| Candidate {
                 need: builtin.need.clone(),
                 ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
@@ -186,8 +185,7 @@ impl Inner {
             HandlerSpec::Builtin(name) => {
                 // A manifest of the folder may give a built-in handler another contract (a cache, other defaults).
                 let known = self.builtins.iter().find(|builtin| {
-                    Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new()))
-                        .is_ok_and(|m| m.handler == manifest.handler)
+                    Manifest::parse_builtin(builtin.file, builtin.manifest).is_ok_and(|m| m.handler == manifest.handler)
                 });
                 let known = known.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
                 let candidate = Candidate::new(manifest, Arc::clone(&known.handler), Vec::new());

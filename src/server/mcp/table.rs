@@ -100,31 +100,30 @@ impl ToolEntry {
     }
 }
 
-/// Table of the packs that are registered now.
+/// Table of the packs that are registered now, built when it is first asked for.
 #[derive(Debug)]
 pub(crate) struct Tables {
     engine: Engine,
-    current: RwLock<Arc<Table>>,
+    current: RwLock<Option<Arc<Table>>>,
 }
 
 impl Tables {
     pub(crate) fn new(engine: Engine) -> Self {
-        let table = Table::new(&engine);
-        Self { engine, current: RwLock::new(Arc::new(table)) }
+        Self { engine, current: RwLock::default() }
     }
 
     pub(crate) fn current(&self) -> Arc<Table> {
         let revision = self.engine.revision();
         {
             let table = self.current.read();
-            if table.revision >= revision {
-                return Arc::clone(&table);
+            if let Some(table) = table.as_ref().filter(|table| table.revision >= revision) {
+                return Arc::clone(table);
             }
         }
         let fresh = Arc::new(Table::new(&self.engine));
         let mut table = self.current.write();
-        if table.revision < fresh.revision {
-            *table = Arc::clone(&fresh);
+        if table.as_ref().is_none_or(|table| table.revision < fresh.revision) {
+            *table = Some(Arc::clone(&fresh));
         }
         fresh
     }

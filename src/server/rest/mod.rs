@@ -23,7 +23,7 @@ pub(crate) mod operate;
 mod operations;
 #[cfg(test)]
 pub(crate) mod operator_tests;
-mod packs;
+pub(crate) mod packs;
 mod prefer;
 mod preview;
 pub(crate) mod project;

@@ -14,12 +14,20 @@ use crate::problem::Problem;
 /// Values in the path, decoded.
 ///
 /// A path that is not UTF-8 is answered with a problem, not with axum's plain text.
-pub(crate) struct PathValues(RawPathParams);
+pub(crate) enum PathValues {
+    /// As the router read them.
+    Routed(RawPathParams),
+    /// The value `name` alone, of a request that needed no router.
+    Name(Box<str>),
+}
 
 impl PathValues {
     /// Returns a value by its name in the route.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+        match self {
+            Self::Routed(values) => values.iter().find(|(known, _)| *known == name).map(|(_, value)| value),
+            Self::Name(value) => (name == "name").then_some(value),
+        }
     }
 
     /// Returns a value that every path of the route has.
@@ -33,7 +41,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathValues {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let wrong = |_| Problem::http(StatusCode::BAD_REQUEST, "the path is not UTF-8 when it is decoded");
-        RawPathParams::from_request_parts(parts, state).await.map(Self).map_err(wrong)
+        RawPathParams::from_request_parts(parts, state).await.map(Self::Routed).map_err(wrong)
     }
 }
 
