@@ -9,6 +9,8 @@ mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_changes;
 #[cfg(feature = "postgres")]
+mod postgres_new_rows;
+#[cfg(feature = "postgres")]
 mod postgres_plans;
 #[cfg(feature = "postgres")]
 mod postgres_scale;

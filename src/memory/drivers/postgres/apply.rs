@@ -1,6 +1,6 @@
 //! Write transactions: a group of batches that name their rows, or one batch of any kind.
 //!
-//! A group takes two round trips; any other batch runs step by step.
+//! A group takes two round trips, or one if it only inserts into one key space; any other batch runs step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use super::db::Db;
 use super::error::Outcome;
 use super::flush::{self, Notice};
 use super::locked::{self, Name, RowName};
+use super::new_rows::{self, RecentRows};
 use super::outbox::{Outbox, payload};
 use super::rows;
 use super::wide::{self, Excess};
@@ -56,7 +57,10 @@ fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>,
 /// Runs batches that name their rows in one transaction.
 ///
 /// A batch that fails changes nothing and affects no other.
-pub(super) async fn group(db: &Db, batches: &[Arc<Batch>], outbox: &Outbox) -> Outcome<Done> {
+pub(super) async fn group(db: &Db, batches: &[Arc<Batch>], outbox: &Outbox, recent: &RecentRows) -> Outcome<Done> {
+    if let Some(done) = new_rows::write(db, batches, recent).await? {
+        return Ok(done);
+    }
     let (names, rows) = named(batches.iter().map(|batch| &**batch));
     let began = outbox.commits();
     let mut work = locked::begin(db, &names, &rows, false).await?;

@@ -25,7 +25,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Client-side time limit of any operation on a connection.
 ///
 /// It is longer than the limit of the server, so that it ends only connections to a silent server.
-const PATIENCE: Duration = Duration::from_secs(35);
+pub(super) const PATIENCE: Duration = Duration::from_secs(35);
 
 /// Client-side time limit of deletes of any number of rows.
 const LONG_PATIENCE: Duration = Duration::from_mins(11);

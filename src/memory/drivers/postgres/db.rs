@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_postgres::{Object, Pool};
 use futures_util::future::join3;
+use tokio::time::{Instant, timeout_at};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
-use super::connect::{self, Asking, Dialer, READS, within};
+use super::connect::{self, Asking, Dialer, PATIENCE, READS, within};
 use super::error::{Failure, Outcome, Remedy, unavailable};
 use crate::error::Result;
 
@@ -194,7 +195,7 @@ impl Db {
     /// Returns the rows of a statement.
     pub(super) async fn query(&self, sql: &'static str, params: &[&dyn Param]) -> Outcome<Vec<Row>> {
         let ready = self.ready(sql, params).await?;
-        self.alone(self.rows(&ready)).await
+        Ok(self.alone(self.rows(&ready)).await?)
     }
 
     /// Returns the first row of a statement, if there is one.
@@ -211,12 +212,15 @@ impl Db {
     /// Runs a statement, and returns how many rows it changed.
     pub(super) async fn execute(&self, sql: &'static str, params: &[&dyn Param]) -> Outcome<u64> {
         let ready = self.ready(sql, params).await?;
-        self.alone(self.run(&ready)).await
+        Ok(self.alone(self.run(&ready)).await?)
     }
 
     /// Sends a statement; behind a pooler in a transaction of its own, in the same round trip, unless one has begun.
-    async fn alone<T>(&self, sent: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Outcome<T> {
-        let Some(settings) = self.settings.as_deref().filter(|_| !self.has_begun()) else { return Ok(sent.await?) };
+    pub(super) async fn alone<T>(
+        &self,
+        sent: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, tokio_postgres::Error> {
+        let Some(settings) = self.settings.as_deref().filter(|_| !self.has_begun()) else { return sent.await };
         // All three are sent at once, so a caller that stops waiting leaves no transaction open.
         let begin = self.connection.batch_execute(settings);
         let (began, answer, ended) = join3(begin, sent, self.connection.batch_execute("COMMIT")).await;
@@ -260,8 +264,13 @@ impl Db {
 
     /// Ends the transaction of what failed, and gives the connection back if it is still good.
     pub(super) async fn give_back<T>(self, outcome: Outcome<T>) -> Outcome<T> {
+        self.give_back_until(Instant::now() + PATIENCE, outcome).await
+    }
+
+    /// As [`Db::give_back`], with a deadline for the end of the transaction.
+    pub(super) async fn give_back_until<T>(self, end: Instant, outcome: Outcome<T>) -> Outcome<T> {
         if let Err(failure) = &outcome
-            && (failure.is_of_connection() || within(self.rollback()).await.is_err())
+            && (failure.is_of_connection() || !matches!(timeout_at(end, self.rollback()).await, Ok(Ok(()))))
         {
             self.discard();
         }

@@ -62,6 +62,19 @@ impl Failure {
         matches!(self.remedy, Remedy::Reconnect | Remedy::Discard)
     }
 
+    /// Returns the failure of a statement that commits, after it was sent.
+    ///
+    /// If the connection is lost, it may have been committed: a retry could write twice.
+    pub(super) fn after_commit(self) -> Self {
+        if !self.is_of_connection() {
+            return self;
+        }
+        Self {
+            error: unavailable(format!("whether the write was done is not known: {}", self.error)),
+            remedy: Remedy::Discard,
+        }
+    }
+
     fn of_server(error: &DbError) -> Self {
         Self::of_code(error.code(), error.message())
     }

@@ -8,11 +8,13 @@ use tokio_postgres::Row;
 
 use super::connect::within;
 use super::db::{Db, Param, Ready};
-use super::error::{Failure, Outcome, Remedy, unavailable};
+use super::error::{Failure, Outcome};
 use super::outbox::Transaction;
 use super::rows::{get, json};
-use super::work::{Fresh, Next, RowKey, Work};
+use super::work::{Next, Work};
+use crate::entry::EntryMeta;
 use crate::key::hex;
+use crate::sealed::SealedValue;
 
 /// `OFFSET 0` makes each tag a lookup by its whole key, not a filter over the tags of its space.
 const DELETE: &str = "
@@ -21,11 +23,12 @@ WITH gone AS (
      WHERE e.space_id = n.space_id AND e.key = n.key RETURNING e.id, e.space_id, e.tags)
 DELETE FROM memory_tags t USING (SELECT g.space_id, n.tag, g.id FROM gone g, unnest(g.tags) AS n(tag) OFFSET 0) o
  WHERE t.space_id = o.space_id AND t.tag = o.tag AND t.entry_id = o.id";
+/// Replaces rows, and removes the tags that they no longer have.
+///
 /// Tags come as texts of lists: PostgreSQL has no lists of lists of different lengths.
-macro_rules! update {
-    ($more:expr) => {
-        concat!(
-            "WITH updated AS (
+macro_rules! updated {
+    () => {
+        "WITH updated AS (
     UPDATE memory_entries e
        SET version = n.version, created_at = n.created_at, updated_at = n.updated_at, expires_at = n.expires_at,
            key_id = n.key_id, fingerprint = n.fingerprint, category = n.category, tags = n.tags::bytea[],
@@ -41,13 +44,22 @@ untagged AS (
     DELETE FROM memory_tags t
      USING (SELECT u.space_id, n.tag, u.id FROM updated u, unnest(u.old_tags) AS n(tag)
              WHERE n.tag <> ALL (u.tags) OFFSET 0) o
-     WHERE t.space_id = o.space_id AND t.tag = o.tag AND t.entry_id = o.id)",
-            $more,
-            "
+     WHERE t.space_id = o.space_id AND t.tag = o.tag AND t.entry_id = o.id)"
+    };
+}
+/// Writes the tags that replaced rows get.
+macro_rules! update_tags {
+    () => {
+        "
 INSERT INTO memory_tags (space_id, tag, entry_id)
 SELECT DISTINCT u.space_id, n.tag, u.id FROM updated u, unnest(u.tags) AS n(tag) WHERE n.tag <> ALL (u.old_tags)
 ON CONFLICT DO NOTHING"
-        )
+    };
+}
+/// Replaces rows, beside `$more`.
+macro_rules! update {
+    ($more:expr) => {
+        concat!(updated!(), $more, update_tags!())
     };
 }
 const UPDATE: &str = update!("");
@@ -79,24 +91,42 @@ macro_rules! count_keys {
         )
     };
 }
-/// Inserts rows, beside `$more`, and then their tags.
-macro_rules! insert {
-    ($more:expr) => {
+/// Inserts rows, given as the parameters `$lists`.
+macro_rules! inserted {
+    ($lists:literal) => {
         concat!(
-            "WITH inserted AS (
+            "inserted AS (
     INSERT INTO memory_entries (space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
                                 attributes, cost, value_nonce, value_ciphertext, key)
     SELECT n.space_id, n.version, n.created_at, n.updated_at, n.expires_at, n.key_id, n.fingerprint, n.category,
            n.tags::bytea[], n.attributes, n.cost, n.value_nonce, n.value_ciphertext, n.key
-      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                  $8::bytea[], $9::text[], $10::text[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bytea[])
-        AS n(space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes, cost,
-             value_nonce, value_ciphertext, key)
-    RETURNING id, space_id, tags)",
-            $more,
-            "
+      FROM unnest(",
+            $lists,
+            ") AS n(space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes,
+                    cost, value_nonce, value_ciphertext, key)
+    RETURNING id, space_id, tags)"
+        )
+    };
+}
+/// Writes the tags of inserted rows.
+macro_rules! insert_tags {
+    () => {
+        "
 INSERT INTO memory_tags (space_id, tag, entry_id)
 SELECT DISTINCT i.space_id, n.tag, i.id FROM inserted i, unnest(i.tags) AS n(tag) ON CONFLICT DO NOTHING"
+    };
+}
+/// Inserts rows, beside `$more`, and then their tags.
+macro_rules! insert {
+    ($more:expr) => {
+        concat!(
+            "WITH ",
+            inserted!(
+                "$1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                  $8::bytea[], $9::text[], $10::text[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bytea[]"
+            ),
+            $more,
+            insert_tags!()
         )
     };
 }
@@ -111,6 +141,23 @@ const INSERT_COUNTED: &str = insert!(concat!(
 ));
 /// The same for rows that replace others.
 const UPDATE_COUNTED: &str = update!(concat!(", counted AS (", count!("$16", "$17", "$18"), ")"));
+/// The same for rows of both sorts: a turn, and the head of its conversation.
+const UPDATE_INSERT_COUNTED: &str = concat!(
+    updated!(),
+    ", retagged AS (",
+    update_tags!(),
+    "), ",
+    inserted!(
+        "$16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::text[], $22::text[],
+                  $23::bytea[], $24::text[], $25::text[], $26::bigint[], $27::bytea[], $28::bytea[], $29::bytea[]"
+    ),
+    ", counted AS (",
+    count!("$30", "$31", "$32"),
+    "), keyed AS (",
+    count_keys!("$33", "$34", "$35"),
+    ")",
+    insert_tags!()
+);
 const COUNT: &str = count!("$1", "$2", "$3");
 const COUNT_KEYS: &str = count_keys!("$1", "$2", "$3");
 /// Deletes a space without rows, and its counters.
@@ -167,20 +214,13 @@ impl<'p> Script<'p> {
             let rows = last(done)?;
             committed.map(|()| rows)
         });
-        done.await.map_err(|failure: Failure| match failure.is_of_connection() {
-            // It may have been committed: a retry could write twice.
-            true => Failure {
-                error: unavailable(format!("whether the write was done is not known: {}", failure.error)),
-                remedy: Remedy::Discard,
-            },
-            false => failure,
-        })
+        done.await.map_err(Failure::after_commit)
     }
 }
 
 /// Columns of rows, one list each.
 #[derive(Default)]
-struct Columns<'w> {
+pub(super) struct Columns<'w> {
     spaces: Vec<i64>,
     versions: Vec<i64>,
     created: Vec<i64>,
@@ -200,9 +240,14 @@ struct Columns<'w> {
 }
 
 impl<'w> Columns<'w> {
-    fn push(&mut self, (space, key): &'w RowKey, fresh: &'w Fresh) -> Outcome<()> {
-        let Fresh { meta, sealed } = fresh;
-        self.spaces.push(*space);
+    /// Adds a row.
+    pub(super) fn push(
+        &mut self,
+        (space, key): (i64, &'w str),
+        meta: &'w EntryMeta,
+        sealed: &'w SealedValue,
+    ) -> Outcome<()> {
+        self.spaces.push(space);
         self.keys.push(key.as_bytes());
         self.versions.push(signed(meta.version));
         self.created.push(meta.created_at.micros());
@@ -219,7 +264,8 @@ impl<'w> Columns<'w> {
         Ok(())
     }
 
-    fn params(&self) -> [&dyn Param; 14] {
+    /// Returns the lists, that of the spaces first.
+    pub(super) fn params(&self) -> [&dyn Param; 14] {
         [
             &self.spaces,
             &self.versions,
@@ -278,10 +324,10 @@ impl<'w> Changes<'w> {
                 (stored, Next::Fresh(fresh)) => {
                     *changes.keys.entry((*space, &fresh.sealed.key_id)).or_default() += 1;
                     if let Some(stored) = stored {
-                        changes.updates.push(place, fresh)?;
+                        changes.updates.push((*space, key), &fresh.meta, &fresh.sealed)?;
                         changes.updates.old_tags.push(list(&stored.tags));
                     } else {
-                        changes.inserts.push(place, fresh)?;
+                        changes.inserts.push((*space, key), &fresh.meta, &fresh.sealed)?;
                     }
                 }
                 _ => {}
@@ -301,9 +347,9 @@ impl<'w> Changes<'w> {
         let (updates, has_inserts) = (!updates.spaces.is_empty(), !inserts.spaces.is_empty());
         match counted {
             Some(counted) if has_inserts => {
-                script.add(updates, UPDATE, &update);
-                let all = [&inserts.params()[..], &counted.spaces()[..], &counted.keys()[..]].concat();
-                script.add(true, INSERT_COUNTED, &all);
+                let insert = [&inserts.params()[..], &counted.spaces()[..], &counted.keys()[..]].concat();
+                script.add(updates, UPDATE_INSERT_COUNTED, &[&update[..], &insert[..]].concat());
+                script.add(!updates, INSERT_COUNTED, &insert);
                 Uncounted { spaces: false, keys: false }
             }
             Some(counted) if updates => {

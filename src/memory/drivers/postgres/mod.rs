@@ -12,6 +12,7 @@ mod listen;
 mod locked;
 mod locks;
 mod migrate;
+mod new_rows;
 mod outbox;
 mod purge;
 mod queries;
@@ -39,10 +40,11 @@ use self::db::{Database, Db};
 use self::error::{Failure, Remedy};
 use self::listen::Watcher;
 use self::locks::LockRequest;
+use self::new_rows::RecentRows;
 use self::outbox::Outbox;
 use self::session::Connections;
 use self::url::Target;
-use self::writer::{Command, Waiting, Writer, again};
+use self::writer::{Command, Waiting, WriteLimits, Writer, again};
 use crate::config::Config;
 use crate::driver::Driver;
 use crate::entry::{Entry, Kind, Namespace};
@@ -113,7 +115,13 @@ impl Postgres {
         let session = if listening.is_some() { outbox.id } else { 0 };
         let watcher = tokio::spawn(watcher.run(listening)).abort_handle();
         let (writes, commands) = mpsc::unbounded_channel();
-        let writer = Writer { database: database.clone(), outbox: Arc::clone(&outbox), purges: TaskTracker::new() };
+        let writer = Writer {
+            database: database.clone(),
+            outbox: Arc::clone(&outbox),
+            purges: TaskTracker::new(),
+            recent: RecentRows::default(),
+            limits: WriteLimits::of(config),
+        };
         tokio::spawn(writer.run(commands));
         let write_permits = Arc::new(Semaphore::new(WAITING_WRITE_KIB));
         Ok(Self {

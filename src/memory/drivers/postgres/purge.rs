@@ -20,7 +20,7 @@ use crate::ops::{Delete, Written};
 use crate::requests::{Batch, PendingOp};
 
 /// Spaces that are looked at in one statement.
-const PAGE: i64 = 4096;
+const PAGE: usize = 4096;
 /// Spaces that are locked at once.
 const LOCKED: usize = 64;
 
@@ -81,6 +81,9 @@ pub(super) async fn run(database: Database, delete: Delete, outbox: Arc<Outbox>)
             count += purge.step(&database, spaces).await?;
             is_announced = true;
         }
+        if page.is_last {
+            break;
+        }
         after = last;
     }
     if !is_announced {
@@ -114,6 +117,8 @@ struct Spaces {
     last: Option<i64>,
     /// Those with something to delete.
     affected: Vec<i64>,
+    /// Whether no more spaces follow. Those that are made meanwhile are not looked for.
+    is_last: bool,
 }
 
 impl Purge {
@@ -125,12 +130,13 @@ impl Purge {
             Delete::Key { kind, key, .. } => (Some(*kind), key.as_str(), None),
         };
         let (kind, key, upper) = (kind.map(Kind::as_str), tag.unwrap_or(prefix).as_bytes(), rows::upper(prefix));
-        let mut params: Vec<&dyn Param> = vec![&after, &newest, &kind, &PAGE, &key];
+        let page = rows::limit(PAGE);
+        let mut params: Vec<&dyn Param> = vec![&after, &newest, &kind, &page, &key];
         if tag.is_none() {
             params.push(&upper);
         }
         let found = db.query(if tag.is_some() { TAGGED } else { PREFIXED }, &params).await?;
-        let mut spaces = Spaces::default();
+        let mut spaces = Spaces { is_last: found.len() < PAGE, ..Spaces::default() };
         for row in &found {
             let id = get(row, 0).unwrap_or_default();
             spaces.last = spaces.last.max(Some(id));

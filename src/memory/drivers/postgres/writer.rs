@@ -9,14 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::apply::{self, Done};
-use super::connect::{within, within_long};
+use super::connect::within_long;
 use super::db::Database;
-use super::error::{Failure, Remedy};
+use super::error::{Failure, Outcome, Remedy, unavailable};
+use super::new_rows::RecentRows;
 use super::outbox::Outbox;
 use super::purge;
+use crate::config::Config;
 use crate::error::{Result, StoreError};
 use crate::ops::Written;
 use crate::requests::{Batch, PendingOp};
@@ -63,6 +66,27 @@ pub(super) struct Writer {
     pub(super) outbox: Arc<Outbox>,
     /// Deletes over all namespaces, which run beside the other writes.
     pub(super) purges: TaskTracker,
+    /// The rows that were written recently.
+    pub(super) recent: RecentRows,
+    /// How long a group may take.
+    pub(super) limits: WriteLimits,
+}
+
+/// Time limits of a group of writes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WriteLimits {
+    /// Time after which a group without an answer fails, retries included.
+    whole: Duration,
+    /// Time after which a failed group shows that the server is silent.
+    silent: Duration,
+}
+
+impl WriteLimits {
+    /// Returns the limits of a configuration. The wait for a lock ends first, at the server.
+    pub(super) fn of(config: &Config) -> Self {
+        let silent = config.postgres.connect_timeout;
+        Self { whole: silent.max(config.busy_timeout).mul_f32(1.25), silent }
+    }
 }
 
 impl Writer {
@@ -86,7 +110,16 @@ impl Writer {
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.step(&mut waiting).await;
+            if self.step(&mut waiting).await {
+                // They have waited as long, and would wait as long again.
+                while let Ok(command) = commands.try_recv() {
+                    accept(command, &mut waiting, &mut closing);
+                }
+                for waiting in waiting.drain(..) {
+                    let message = "the PostgreSQL server did not answer; this write was not sent".to_owned();
+                    waiting.answer(Err(unavailable(message)));
+                }
+            }
         }
         self.purges.close();
         self.purges.wait().await;
@@ -95,15 +128,19 @@ impl Writer {
         }
     }
 
-    /// Does the first of what waits, and with it as much of the rest as can share its transaction.
-    async fn step(&self, waiting: &mut VecDeque<Waiting>) {
+    /// Does the first of what waits, and with it as much of the rest as can share its transaction. Returns whether the
+    /// server was silent.
+    async fn step(&self, waiting: &mut VecDeque<Waiting>) -> bool {
         let count = group_length(waiting);
         if count == 0 {
-            return self.alone(waiting).await;
+            self.alone(waiting).await;
+            return false;
         }
+        let began = Instant::now();
         let batches: Vec<Arc<Batch>> = waiting.iter().take(count).map(|waiting| Arc::clone(&waiting.batch)).collect();
-        match self.group(&batches).await {
+        match self.group(&batches, began + self.limits.whole).await {
             Ok(done) => {
+                self.recent.note(&batches);
                 let (next_alone, first) = (done.next_alone, take_first(waiting, done.answers.len()));
                 for (answer, waiting) in done.answers.into_iter().zip(first) {
                     waiting.answer(answer);
@@ -113,22 +150,25 @@ impl Writer {
                 }
             }
             // The failure may concern one batch only: each gets its own transaction.
-            Err(error) if count > 1 && !error.is_temporary() => {
+            Err(Failure { error, .. }) if count > 1 && !error.is_temporary() => {
                 for _ in 0..count {
                     self.alone(waiting).await;
                 }
             }
-            Err(error) => {
+            Err(Failure { error, remedy }) => {
                 for waiting in take_first(waiting, count) {
                     waiting.answer(Err(error.clone()));
                 }
+                return remedy == Remedy::Discard && began.elapsed() >= self.limits.silent;
             }
         }
+        false
     }
 
     async fn alone(&self, waiting: &mut VecDeque<Waiting>) {
         let Some(first) = waiting.pop_front() else { return };
         let batch = Arc::clone(&first.batch);
+        self.recent.note(std::slice::from_ref(&batch));
         if let Some(delete) = purge::everywhere(&batch) {
             let purge = purge::run(self.database.clone(), delete.clone(), Arc::clone(&self.outbox));
             self.purges.spawn(async move { first.answer(purge.await) });
@@ -154,21 +194,32 @@ impl Writer {
         first.answer(answer);
     }
 
-    async fn group(&self, batches: &[Arc<Batch>]) -> Result<Done> {
+    /// Runs a group until a deadline, which holds for all tries together.
+    async fn group(&self, batches: &[Arc<Batch>], end: Instant) -> Outcome<Done> {
         let mut tries = 0;
         loop {
-            let outcome = match self.database.take().await {
-                Ok(db) => {
-                    let outcome = within(apply::group(&db, batches, &self.outbox)).await;
-                    db.give_back(outcome).await
-                }
-                Err(failure) => Err(failure),
-            };
-            match outcome {
+            let db = until(end, self.database.take()).await?;
+            let outcome = until(end, apply::group(&db, batches, &self.outbox, &self.recent)).await;
+            // A deadline may cut off a commit.
+            let outcome = outcome.map_err(|failure| match failure.remedy {
+                Remedy::Discard if Instant::now() >= end => failure.after_commit(),
+                _ => failure,
+            });
+            let failure = match db.give_back_until(end, outcome).await {
                 Ok(done) => return Ok(done),
-                Err(failure) => again(failure, &mut tries).await?,
-            }
+                Err(failure) => failure,
+            };
+            let remedy = failure.remedy;
+            again(failure, &mut tries).await.map_err(|error| Failure { error, remedy })?;
         }
+    }
+}
+
+/// Waits for an outcome until a deadline.
+async fn until<T>(end: Instant, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    match tokio::time::timeout_at(end, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Failure::timeout("the PostgreSQL server's answer")),
     }
 }
 
