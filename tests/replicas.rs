@@ -170,16 +170,19 @@ fn killed_leader_delays_waiters_within_bounds() {
 #[test]
 fn server_without_a_key_says_that_its_database_is_not_used() {
     let (home, database) = (Home::new(), Postgres::shared());
-    let start = |key: &str| {
-        let mut command = home.command(key, SERVE);
+    let start = |has_key: bool| {
+        let mut command = home.command(KEY, SERVE);
         command.env("HELMDECK_MEMORY_URL", database.url());
+        if !has_key {
+            command.env_remove("HELMDECK_MEMORY_KEY");
+        }
         Server::launch(command)
     };
-    let server = start("");
+    let server = start(false);
     wait_for("the warning", || server.says("memory is off: memory.url names PostgreSQL"));
     let ready = server.ask("GET /readyz", "").json();
     assert!(ready["status"] == "ready" && ready["checks"].get("store").is_none(), "{ready}");
-    assert!(!start(KEY).says("memory is off"));
+    assert!(!start(true).says("memory is off"));
 }
 
 #[test]
