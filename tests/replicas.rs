@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use helmdeck_testkit::Postgres;
 use serde_json::json;
 
-use crate::support::program::{Home, Server};
+use crate::support::program::{Home, SERVE, Server};
 use crate::support::{KEY, wait_for};
 
 /// Two servers on one store.
@@ -165,6 +165,24 @@ fn killed_leader_delays_waiters_within_bounds() {
         first.signal("-KILL");
         assert_eq!(second.call("test.hang", &json!({})).0, "miss");
     });
+}
+
+#[test]
+fn server_without_a_key_says_that_its_database_is_not_used() {
+    let (home, database) = (Home::new(), Postgres::shared());
+    let start = |has_key: bool| {
+        let mut command = home.command(KEY, SERVE);
+        command.env("HELMDECK_MEMORY_URL", database.url());
+        if !has_key {
+            command.env_remove("HELMDECK_MEMORY_KEY");
+        }
+        Server::launch(command)
+    };
+    let server = start(false);
+    wait_for("the warning", || server.says("memory is off: memory.url names PostgreSQL"));
+    let ready = server.ask("GET /readyz", "").json();
+    assert!(ready["status"] == "ready" && ready["checks"].get("store").is_none(), "{ready}");
+    assert!(!start(true).says("memory is off"));
 }
 
 #[test]

@@ -71,6 +71,17 @@ pub(crate) fn session_keys(settings: &Settings, ring: Option<&KeyRing>) -> Resul
     }
 }
 
+/// Returns one line on a store in PostgreSQL that is not used, because there is no memory key.
+pub(crate) fn store_without_key(settings: &Settings, has_key: bool) -> Option<String> {
+    (!has_key && share_store(settings)).then(|| {
+        format!(
+            "memory is off: memory.url names PostgreSQL, but there is no memory key; set {} or {}",
+            gate::KEY,
+            gate::KEY_FILE
+        )
+    })
+}
+
 /// Returns one line on what replicas do not share.
 ///
 /// `None` unless the store is PostgreSQL and there are several servers, or the server listens beyond this machine.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use helmdeck_core::text::count;
 use helmdeck_core::{Timestamp, clock::rfc3339};
 use helmdeck_memory::{Delete, Kind, Namespace, Op, Page, Result, Store, StoreError, Written};
 use serde::Serialize;
@@ -139,11 +140,12 @@ pub async fn forget(
     let mut not_covered: Vec<String> = NOT_COVERED.map(str::to_owned).into();
     if live_tokens > 0 {
         not_covered.push(format!(
-            "{live_tokens} API tokens that are still good: `helmdeck token list` names them, `helmdeck token revoke <id>` ends one"
+            "{}, still good: `helmdeck token list` shows the id, `helmdeck token revoke <id>` ends one",
+            count(live_tokens, "API token")
         ));
     }
     if live_jobs > 0 {
-        not_covered.push(format!("{live_jobs} jobs that have not ended: `helmdeck job cancel <id>` ends one"));
+        not_covered.push(format!("{}, not ended: `helmdeck job cancel <id>` ends one", count(live_jobs, "job")));
     }
     let removed: Vec<Removed> =
         removed.into_iter().map(|((session, kind), rows)| Removed { session, kind, rows }).collect();
@@ -312,10 +314,7 @@ mod tests {
         let receipt = forget(None, Some(&system), "t", "alice", now).await.unwrap();
         assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.verified), (1, 1, true));
         let note = receipt.not_covered.last().unwrap();
-        assert!(
-            note.starts_with("1 API tokens that are still good") && note.contains("helmdeck token revoke"),
-            "{note}"
-        );
+        assert!(note.starts_with("1 API token, still good") && note.contains("helmdeck token revoke"), "{note}");
         assert_eq!(system.vault_uses(None, 9).await.unwrap()[0].subject, "bob");
         let mut left: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.id).collect();
         let mut expected = vec![ids[0].clone(), ids[3].clone()];

@@ -10,8 +10,8 @@ use helmdeck_testkit::Nats as Server;
 use serde_json::{Value, json};
 
 use super::fixture::Fixture;
-use crate::support::KEY;
 use crate::support::program::{Home, Run, Server as Program};
+use crate::support::{KEY, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,6 +68,9 @@ fn events_of_every_transport_are_published() {
     let status = fixture.forge(&["events", "status"]);
     assert!(status["waiting"].as_u64().unwrap() > 0, "{status}");
     nats.start_again();
+    // The program sends what waits by itself.
+    wait_for("the event to be sent", || fixture.forge(&["events", "status"])["waiting"] == 0);
+    assert_eq!(learned(&nats, 4).last().unwrap(), "While it is away");
     ask("When it is back");
     fixture.forge(&["events", "send"]);
     let all = ["By command", "By pack", "Over HTTP", "While it is away", "When it is back"];

@@ -77,7 +77,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     engine.start_statistics();
     let export = Export::start(&setup, &engine, &setup.conversations)?;
 
-    let stop = CancellationToken::new();
+    let (stop, project) = (CancellationToken::new(), setup.project()?);
     let replicas = Replicas::default();
     replicas.set(setup.settings.server.replicas);
     let mut server = Server::new(engine.clone(), setup.settings.server.clone())
@@ -86,7 +86,11 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         .replicas(replicas.clone())
         .tracer(export.tracer())
         .conversations(setup.conversations.clone())
-        .project(setup.project()?);
+        .project(project.clone());
+    if let Some(root) = project.root.clone() {
+        let sending = crate::project::send_waiting(root, project.environment);
+        tokio::spawn(stop.clone().run_until_cancelled_owned(sending));
+    }
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         if setup.settings.server.replicas == 0 {
@@ -102,6 +106,9 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);
     let terminal = io::stderr().is_terminal();
     if let (Some(line), true) = (replicas::not_shared(&setup.settings), setup.ring.is_some()) {
+        tracing::warn!("{line}");
+    }
+    if let Some(line) = replicas::store_without_key(&setup.settings, setup.ring.is_some()) {
         tracing::warn!("{line}");
     }
     if !address.ip().is_loopback() && setup.settings.server.allowed_hosts.is_empty() {
