@@ -48,6 +48,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "server",
         &[
             "core",
+            "server-config",
             "events",
             "egress",
             "memory",
@@ -62,6 +63,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "ui",
         ],
     ),
+    // Read by the program in every build, also one without the server.
+    ("server-config", &["core"]),
     ("testkit", &["core", "events", "memory", "engine"]),
 ];
 

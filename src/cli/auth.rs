@@ -3,7 +3,7 @@
 //! No message contains the secret.
 
 use helmdeck_core::Secret;
-use helmdeck_server::MIN_SECRET_BYTES;
+use helmdeck_server_config::MIN_SECRET_BYTES;
 
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};

@@ -43,6 +43,7 @@ impl ProcessEnvironment {
     }
 
     /// Returns what relative paths need of it: the working directory, and no variable.
+    #[cfg(feature = "serve")]
     pub(crate) fn place(&self) -> Self {
         Self { variables: BTreeMap::new(), working_dir: self.working_dir.clone() }
     }

@@ -20,6 +20,7 @@ mod link;
 mod logging;
 mod lookup;
 mod misread;
+#[cfg(feature = "serve")]
 mod notify;
 mod output;
 mod progress;
@@ -35,9 +36,12 @@ mod secret_file;
 mod signals;
 mod system;
 mod table;
+#[cfg(feature = "serve")]
 mod telemetry;
 mod terminal;
 mod trackers;
+#[cfg(feature = "serve")]
+mod webhook;
 mod wire;
 mod writable;
 mod write_file;

@@ -120,6 +120,7 @@ fn added(current: &Correlation, json: bool) -> String {
 }
 
 /// Changes the level of the log that was started, by the same rules.
+#[cfg(feature = "serve")]
 pub(crate) fn set_level(level: &str, default: &str, verbose: u8, quiet: bool) {
     if let Some(filter) = FILTER.get() {
         // Fails only if the log is gone.

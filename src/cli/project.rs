@@ -1,10 +1,6 @@
-//! The environment of a project: session, agent, trust and event servers, from this process; and its waiting events.
+//! The environment of a project: session, agent, trust and event servers, from this process.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use helmdeck_forge::events::{CAP, Events};
-use helmdeck_forge::{Project, ProjectEnvironment, Trust};
+use helmdeck_forge::{ProjectEnvironment, Trust};
 
 use crate::env::ProcessEnvironment;
 use crate::exit::Result;
@@ -15,8 +11,6 @@ use crate::link;
 const SESSION: &str = helmdeck_forge::sessions::VARIABLE;
 /// The variable with the name of the agent.
 const AGENT: &str = "HELMDECK_FORGE_AGENT";
-/// Interval at which a server looks for events that wait.
-const SEND_EVERY: Duration = Duration::from_secs(5);
 
 /// Returns the environment of projects, for commands and packs.
 ///
@@ -47,26 +41,4 @@ pub(crate) fn environment(
         environment.agent = agent;
     }
     Ok(environment)
-}
-
-/// Sends the events of a server's project that wait for their event server, again and again.
-///
-/// Without it they would wait for the next event.
-pub(crate) async fn send_waiting(root: PathBuf, environment: ProjectEnvironment) {
-    loop {
-        tokio::time::sleep(SEND_EVERY).await;
-        let (root, environment) = (root.clone(), environment.clone());
-        // A project that cannot be read is reported where it is used.
-        let sent = tokio::task::spawn_blocking(move || {
-            let project = Project::open_anyway(&root, environment).ok()??;
-            let events = Events::new(&project);
-            let waits = events.status().is_ok_and(|status| status.server && status.waiting > 0);
-            waits.then(|| events.drain(CAP).ok())?
-        });
-        if let Ok(Some(drained)) = sent.await
-            && drained.sent > 0
-        {
-            tracing::info!(sent = drained.sent, waiting = drained.waiting, "events that waited were sent");
-        }
-    }
 }

@@ -1,23 +1,16 @@
-//! Several servers on one PostgreSQL database: names, what they continue for each other, and what they don't share.
+//! Several servers on one PostgreSQL database: their names, and what they don't share.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use helmdeck_memory::KeyRing;
 use helmdeck_memory::open::Location;
-use helmdeck_server::Replicas;
-use helmdeck_server::mcp::SessionMode;
-use helmdeck_system::System;
+use helmdeck_server_config::SessionMode;
 use sha2::{Digest, Sha256};
 
 use crate::config::Settings;
-use crate::exit::{Failure, Result};
-use crate::gate;
-use crate::system;
+use crate::{gate, system};
 
 /// Says whether memory is in PostgreSQL, which servers share.
-fn share_store(settings: &Settings) -> bool {
+pub(crate) fn share_store(settings: &Settings) -> bool {
     let location = settings.memory_url().ok().and_then(|url| Location::parse(&url).ok());
     matches!(location, Some(Location::Postgres(_)))
 }
@@ -38,37 +31,6 @@ fn made_name(data: &Path) -> String {
     hash.update(system.nodename().to_bytes_with_nul());
     hash.update(data.as_os_str().as_encoded_bytes());
     hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Interval at which the servers are counted.
-const COUNT_EVERY: Duration = Duration::from_secs(5);
-
-/// Counts the servers that share a system database, again and again. While it does not answer, the last count holds.
-pub(crate) async fn count(system: System, replicas: Replicas) {
-    loop {
-        match system.live_replicas().await {
-            Ok(live) => replicas.set(usize::try_from(live).unwrap_or(usize::MAX)),
-            Err(error) => tracing::debug!(%error, "the servers cannot be counted"),
-        }
-        tokio::time::sleep(COUNT_EVERY).await;
-    }
-}
-
-/// Returns the keys that seal MCP sessions into their ids; `None` if a session belongs to the server that began it.
-///
-/// # Errors
-/// A configuration failure if stateless sessions are wanted and there is no memory key.
-pub(crate) fn session_keys(settings: &Settings, ring: Option<&KeyRing>) -> Result<Option<Arc<KeyRing>>> {
-    let ring = ring.cloned().map(Arc::new);
-    match (settings.mcp.sessions, ring) {
-        (SessionMode::Local, _) | (SessionMode::Auto, None) => Ok(None),
-        (SessionMode::Auto, ring) => Ok(ring.filter(|_| share_store(settings))),
-        (SessionMode::Stateless, Some(ring)) => Ok(Some(ring)),
-        (SessionMode::Stateless, None) => {
-            Err(Failure::config("mcp.sessions is \"stateless\", which needs a memory key, and there is none")
-                .with_hint(format!("set {}, or mcp.sessions = \"local\"", gate::KEY)))
-        }
-    }
 }
 
 /// Returns one line on a store in PostgreSQL that is not used, because there is no memory key.

@@ -22,6 +22,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> 
 ///
 /// # Errors
 /// As [`block_on`].
+#[cfg(feature = "serve")]
 pub(crate) fn block_on_threads<T>(threads: usize, future: impl Future<Output = Result<T>>) -> Result<T> {
     finish(Builder::new_multi_thread().worker_threads(threads).enable_all().build()?, future)
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::{Exit, Failure, Result};
+#[cfg(feature = "serve")]
+use crate::exit;
+use crate::exit::Result;
 use crate::last_signal;
 
 /// The first signal that a command acted on; 0 = none.
@@ -63,9 +65,10 @@ pub(crate) fn exit_code() -> Option<u8> {
 /// Returns the outcome of a server that ended cleanly: success after SIGTERM, which is how to stop it.
 ///
 /// After Ctrl-C (SIGINT) the exit code is that of the signal, as everywhere.
+#[cfg(feature = "serve")]
 pub(crate) fn end_of_server() -> Result<()> {
     let interrupted = RECEIVED.load(Ordering::SeqCst) == SignalKind::interrupt().as_raw_value();
-    if interrupted { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
+    if interrupted { Err(exit::Failure::silent(exit::Exit::Failed)) } else { Ok(()) }
 }
 
 /// Makes either signal end this process from now on, after running `last`.

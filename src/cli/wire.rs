@@ -16,7 +16,6 @@ use helmdeck_events::Bus;
 use helmdeck_memory::drivers::postgres::session::Connections;
 use helmdeck_memory::open::{Location, Opened, open_or_later};
 use helmdeck_memory::{KeyRing, Store, StoreError};
-use helmdeck_server::Auth;
 use helmdeck_system::System;
 use helmdeck_vault::{Vault, VaultError, Watch};
 
@@ -251,12 +250,13 @@ impl Setup {
         Ok(engine)
     }
 
-    /// Builds an engine for a long-running process, with the conversation memory open.
+    /// Builds an engine for a server, with the conversation memory open.
     ///
     /// From then on, conversations that wait for a summary are summarised.
     ///
     /// # Errors
     /// As [`Setup::engine`]; a configuration failure if no summarizer is configured.
+    #[cfg(feature = "serve")]
     pub(crate) async fn serving_engine(&self) -> Result<Engine> {
         let engine = self.engine(MemoryUse::Full, true).await?;
         if self.ring.is_some()
@@ -328,6 +328,7 @@ impl Setup {
     ///
     /// # Errors
     /// A configuration failure for a variable that is not text.
+    #[cfg(feature = "serve")]
     pub(crate) fn project(&self) -> Result<helmdeck_server::ProjectSettings> {
         Ok(helmdeck_server::ProjectSettings {
             root: self.settings.forge.packs(self.serves, self.env.working_dir()).root,
@@ -363,13 +364,25 @@ impl Setup {
     /// Returns how callers of the server authenticate, `None` if authentication is off.
     ///
     /// # Errors
-    /// A configuration failure that names what is wrong.
-    pub(crate) fn auth(&self) -> Result<Option<Auth>> {
+    /// As [`Setup::authenticates`].
+    #[cfg(feature = "serve")]
+    pub(crate) fn auth(&self) -> Result<Option<helmdeck_server::Auth>> {
         let egress = Egress::new(self.settings.egress.clone());
         let secret = auth::client_secret(&self.env)?;
-        Auth::new(&self.settings.auth, auth::shared_secret(&self.env)?, self.system().ok(), &egress)
+        helmdeck_server::Auth::new(&self.settings.auth, auth::shared_secret(&self.env)?, self.system().ok(), &egress)
             .map(|auth| auth.map(|auth| auth.client_secret(secret)))
             .map_err(|message| Failure::config(format!("[auth]: {message}")))
+    }
+
+    /// Says whether callers of the server have to authenticate.
+    ///
+    /// # Errors
+    /// A configuration failure that names what is wrong.
+    pub(crate) fn authenticates(&self) -> Result<bool> {
+        auth::client_secret(&self.env)?;
+        let secret = auth::shared_secret(&self.env)?;
+        let on = self.settings.auth.authenticates(secret.as_ref(), self.system().is_ok());
+        on.map_err(|message| Failure::config(format!("[auth]: {message}")))
     }
 
     /// Opens the vault, for commands that call packs.

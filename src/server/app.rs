@@ -9,7 +9,7 @@ use helmdeck_engine::Engine;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 use crate::draining::Draining;
 use crate::idempotency::{Idempotency, Ledger};
 use crate::limits::Replicas;

@@ -8,10 +8,9 @@ use axum::middleware::Next;
 use axum::response::Response;
 use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Correlation, RequestId, Span, Trace, Tracer};
+use helmdeck_server_config::host_name;
 use http::header::{HOST, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
-
-use crate::guard::host_name;
 
 /// Id of a request, in requests and in every answer.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

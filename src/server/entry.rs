@@ -19,8 +19,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body::Body as _;
 use tower::Service;
 
+use crate::ServerConfig;
 use crate::access::Access;
-use crate::config::ServerConfig;
 use crate::correlate;
 use crate::guard::{Asked, Guard};
 use crate::limits::{Admission, Each, InFlight, Rate, Replicas, RequestSlot};

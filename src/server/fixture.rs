@@ -19,8 +19,8 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
+use crate::ServerConfig;
 use crate::access::Auth;
-use crate::config::ServerConfig;
 use crate::operator::Operator;
 use crate::rest::project::ProjectSettings;
 use crate::serve::Server;

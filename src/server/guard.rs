@@ -5,9 +5,8 @@
 //! Both are refused before the body is read. Another port of this machine is another origin: pages that
 //! are served there must not run packs.
 
-use std::net::IpAddr;
-
 use helmdeck_core::Code;
+use helmdeck_server_config::{host_name, is_local_name};
 use http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
@@ -152,47 +151,6 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
     let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
     let known = host_name(authority).is_some_and(|name| !secure || !is_local_name(name));
     known && bare(authority) == bare(host)
-}
-
-/// Returns the host of `host[:port]`, `None` if the text is something else.
-///
-/// An IPv6 address comes without its brackets.
-pub(crate) fn host_name(authority: &str) -> Option<&str> {
-    let (name, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (name, port) = rest.split_once(']')?;
-            name.parse::<std::net::Ipv6Addr>().ok()?;
-            (name, port)
-        }
-        None => {
-            let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-            if name.is_empty() || !name.bytes().all(plain) {
-                return None;
-            }
-            (name, port)
-        }
-    };
-    match port.strip_prefix(':') {
-        Some(digits) => (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(name),
-        None => port.is_empty().then_some(name),
-    }
-}
-
-/// Returns the `host[:port]` of a web origin, `None` if the text is not one (also for `null`).
-pub(crate) fn origin_authority(origin: &str) -> Option<&str> {
-    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;
-    host_name(authority).map(|_| authority)
-}
-
-/// Says whether a host is this machine, by its name or a loopback address.
-pub(crate) fn is_local_name(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
-}
-
-/// Says whether an address is a loopback address, also for an IPv4 address written as IPv6.
-pub(crate) fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 #[cfg(test)]

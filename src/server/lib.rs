@@ -3,7 +3,6 @@
 mod access;
 mod app;
 mod body;
-mod config;
 mod correlate;
 mod docs;
 mod draining;
@@ -28,8 +27,8 @@ mod ui;
 #[cfg(test)]
 mod fixture;
 
-pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
-pub use config::{ServerConfig, check_listen};
+pub use access::Auth;
+pub use helmdeck_server_config::{AuthConfig, ServerConfig};
 pub use limits::Replicas;
 pub use metrics::metrics;
 pub use operator::Operator;

@@ -82,14 +82,10 @@ impl Drop for Peer {
     }
 }
 
-/// Reads an address or a network, for example `10.0.0.7` or `10.0.0.0/8`.
-pub(crate) fn network(text: &str) -> Option<IpNet> {
-    let address = |text: &str| text.parse::<IpAddr>().ok().map(|address| IpNet::from(address.to_canonical()));
-    text.parse::<IpNet>().ok().or_else(|| address(text))
-}
-
 #[cfg(test)]
 mod tests {
+    use helmdeck_server_config::network;
+
     use super::*;
 
     fn ip(text: &str) -> IpAddr {

@@ -17,6 +17,7 @@ use helmdeck_conversation::Conversations;
 use helmdeck_core::{Clock, Code, Correlation, Error, SystemClock, Tracer};
 use helmdeck_engine::Engine;
 use helmdeck_memory::KeyRing;
+use helmdeck_server_config::{ServerConfig, check_listen, network};
 use helmdeck_system::System;
 use http::HeaderValue;
 use http::header::CONNECTION;
@@ -31,7 +32,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Auth};
 use crate::app::{App, AppParts};
-use crate::config::{ServerConfig, check_listen};
 use crate::correlate;
 use crate::draining::Draining;
 use crate::entry::{EntryService, is_health};
@@ -39,7 +39,7 @@ use crate::idempotency::Ledger;
 use crate::limits::{InFlight, Permit, Replicas};
 use crate::mcp::{Extra, Mcp, McpConfig, SessionSeal};
 use crate::operator::Operator;
-use crate::peers::{self, Peer, Peers};
+use crate::peers::{Peer, Peers};
 use crate::problem::Problem;
 use crate::rest;
 use crate::rest::project::ProjectSettings;
@@ -366,7 +366,7 @@ impl Connections {
         let mut once = protocol(config);
         once.keep_alive(false).header_read_timeout(config.header_timeout.min(RESERVE_TIMEOUT));
         // The configuration was checked, so each can be read.
-        let proxies = config.proxies.iter().filter_map(|proxy| peers::network(proxy)).collect();
+        let proxies = config.proxies.iter().filter_map(|proxy| network(proxy)).collect();
         Self {
             entry,
             protocol: protocol(config),

@@ -121,11 +121,11 @@ fn warn(report: &mut Report, settings: &Settings, env: &ProcessEnvironment) {
 
 async fn auth(report: &mut Report, setup: &Setup) {
     let settings = &setup.settings;
-    let auth = match setup.auth() {
-        Ok(Some(auth)) => auth,
-        Ok(None) => return report.fact("auth", "off, so only this machine reaches the server"),
+    match setup.authenticates() {
+        Ok(true) => {}
+        Ok(false) => return report.fact("auth", "off, so only this machine reaches the server"),
         Err(failure) => return report.failed("auth", &failure),
-    };
+    }
     let mut ways = Vec::new();
     if settings.auth.api_tokens {
         ways.push("API tokens".to_owned());
@@ -133,15 +133,7 @@ async fn auth(report: &mut Report, setup: &Setup) {
     if crate::auth::is_set(&setup.env) {
         ways.push("JSON Web Tokens of a shared secret".to_owned());
     }
-    let place = &settings.auth.jwks;
-    match auth.try_keys(Arc::new(SystemClock::default())).await {
-        Ok(None) => {}
-        Ok(Some(keys)) => ways.push(format!("JSON Web Tokens of {keys} keys")),
-        Err(reason) => {
-            ways.push("JSON Web Tokens of keys that cannot be read".to_owned());
-            report.errors.push(format!("auth.jwks: {place}: {reason}"));
-        }
-    }
+    ways.extend(keys(report, setup).await);
     report.fact("auth", ways.join(", "));
     if !settings.server.listen.ip().is_loopback() && settings.server.allowed_hosts.is_empty() {
         report.warnings.push(format!(
@@ -149,6 +141,25 @@ async fn auth(report: &mut Report, setup: &Setup) {
             settings.server.listen
         ));
     }
+}
+
+/// Reads the keys for tokens once, and says what they are; `None` if there is no key set.
+#[cfg(feature = "serve")]
+async fn keys(report: &mut Report, setup: &Setup) -> Option<String> {
+    let Ok(Some(auth)) = setup.auth() else { return None };
+    match auth.try_keys(Arc::new(SystemClock::default())).await {
+        Ok(keys) => keys.map(|keys| format!("JSON Web Tokens of {keys} keys")),
+        Err(reason) => {
+            report.errors.push(format!("auth.jwks: {}: {reason}", setup.settings.auth.jwks));
+            Some("JSON Web Tokens of keys that cannot be read".to_owned())
+        }
+    }
+}
+
+#[cfg(not(feature = "serve"))]
+async fn keys(_: &mut Report, setup: &Setup) -> Option<String> {
+    let given = !setup.settings.auth.jwks.is_empty();
+    given.then(|| "JSON Web Tokens of keys that were not read (this helmdeck has no server)".to_owned())
 }
 
 /// Checks the data folder and its databases, if a key or API tokens are set.
@@ -205,9 +216,9 @@ async fn system_database(report: &mut Report, setup: &Setup) {
 }
 
 async fn store(report: &mut Report, setup: &Setup) {
-    if let (Some(line), true) = (replicas::not_shared(&setup.settings), setup.ring.is_some()) {
-        report.warnings.push(line);
-    }
+    let has_key = setup.ring.is_some();
+    let not_shared = replicas::not_shared(&setup.settings).filter(|_| has_key);
+    report.warnings.extend(not_shared.or_else(|| replicas::store_without_key(&setup.settings, has_key)));
     // Without a key a remote store is not used, so it is not connected to. A local file is checked for what it may
     // still hold.
     let elsewhere = !setup.settings.memory.url.is_empty();
@@ -282,7 +293,7 @@ fn scheduled(report: &mut Report, setup: &Setup, packs: &[PackInfo]) {
         return;
     }
     let names = names.join(", ");
-    let authenticated = matches!(setup.auth(), Ok(Some(_)));
+    let authenticated = matches!(setup.authenticates(), Ok(true));
     match schedules::caller(&setup.settings, authenticated) {
         Ok(Some(caller)) => report.fact("schedules", format!("{names}, as {}/{}", caller.tenant(), caller.user())),
         Ok(None) => report.warnings.push(format!(

@@ -60,7 +60,7 @@ async fn token(setup: &Setup) -> Result<Option<Secret>> {
     if let Some(token) = setup.env.text(TOKEN)? {
         return Ok(Some(Secret::new(token.trim().to_owned())));
     }
-    if setup.auth()?.is_none() {
+    if !setup.authenticates()? {
         return Ok(None);
     }
     if !setup.settings.auth.api_tokens {

@@ -2,15 +2,14 @@
 //!
 //! stdout carries only the protocol; the log goes to stderr.
 
-use std::io::{BufRead as _, IsTerminal as _, Read as _};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::Arc;
 
 use helmdeck_core::Caller;
 use helmdeck_server::mcp::{LocalClient, Stdio};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::first_request::answer_first_request;
 use super::serve::{start_sweeping, sweep_system};
 use crate::args::Global;
 use crate::env::ProcessEnvironment;
@@ -23,11 +22,6 @@ use crate::signals::{self, Stop};
 use crate::telemetry::Export;
 use crate::wire::Setup;
 
-/// Time that a client has for its first request, which a failed start answers.
-const FIRST_REQUEST: Duration = Duration::from_secs(2);
-/// Maximum length of that request in bytes.
-const LONGEST_REQUEST: u64 = 1 << 20;
-
 /// Serves the client that started the program.
 ///
 /// # Errors
@@ -36,26 +30,6 @@ pub(crate) fn run(global: &Global, env: ProcessEnvironment, output: Output) -> R
     let setup = Setup::load(global, Vec::new(), env, output, WARN);
     let setup = setup.inspect_err(|failure| answer_first_request(failure, output))?;
     block_on(serve(setup))
-}
-
-/// Answers the client's first request with why the server cannot start: few clients show what is on stderr.
-fn answer_first_request(failure: &Failure, output: Output) {
-    if std::io::stdin().is_terminal() {
-        return;
-    }
-    let (sender, first) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut line = String::new();
-        if std::io::stdin().lock().take(LONGEST_REQUEST).read_line(&mut line).is_ok() {
-            let _ = sender.send(line);
-        }
-    });
-    let request = first.recv_timeout(FIRST_REQUEST).ok().and_then(|line| serde_json::from_str::<Value>(&line).ok());
-    let Some(id) = request.as_ref().and_then(|request| request.get("id")) else { return };
-    let hint = failure.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-    let message = format!("helmdeck cannot start: {}{hint}", failure.message());
-    // If the client has gone away, the exit code still tells.
-    let _ = output.value(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}}));
 }
 
 async fn serve(setup: Setup) -> Result<()> {

@@ -13,6 +13,7 @@ mod conversation;
 mod conversation_check;
 mod doctor;
 mod drain;
+mod first_request;
 pub(crate) mod forge;
 mod forget;
 mod health;
@@ -21,15 +22,19 @@ mod init;
 mod job;
 mod key;
 mod man;
+#[cfg(feature = "serve")]
 mod mcp;
 mod mcp_servers;
 mod memory;
 mod memory_defaults;
 mod memory_get;
+#[cfg(any(test, not(feature = "serve")))]
+mod no_server;
 mod pack;
 mod pack_check;
 mod pack_new;
 mod purge;
+#[cfg(feature = "serve")]
 mod reload;
 mod report;
 mod reset;
@@ -37,6 +42,7 @@ mod rotate;
 mod run;
 pub(crate) mod seam;
 mod seam_save;
+#[cfg(feature = "serve")]
 mod serve;
 mod session;
 mod status;
@@ -82,12 +88,18 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Health(arguments) => health::run(&arguments, &global, &env, &output),
         Command::Drain(arguments) => block_on(drain::run(&setup(env, WARN)?, &arguments)),
         Command::Check => block_on(check::run(&global, env, output)),
+        #[cfg(feature = "serve")]
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(_) => Err(no_server::failure()),
         Command::Mcp(arguments) => match arguments.command {
             Some(McpCommand::Add(arguments)) => mcp_servers::add(&arguments, &global, &env, &output),
             Some(McpCommand::Remove { name }) => mcp_servers::remove(&name, &global, &env, &output),
             Some(McpCommand::List) => block_on(mcp_servers::list(&setup(env, "error")?)),
+            #[cfg(feature = "serve")]
             None => mcp::run(&global, env, output),
+            #[cfg(not(feature = "serve"))]
+            None => Err(no_server::mcp(output)),
         },
         Command::Run(arguments) => block_on(run::run(&setup(env, WARN)?, &arguments)),
         Command::Pack(command) => {

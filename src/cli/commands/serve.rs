@@ -3,13 +3,17 @@
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_engine::Engine;
+use helmdeck_forge::events::{CAP, Events};
+use helmdeck_forge::{Project, ProjectEnvironment};
 use helmdeck_memory::{JanitorConfig, KeyRing};
 use helmdeck_server::{Auth, Operator, Replicas, Server};
+use helmdeck_server_config::SessionMode;
 use helmdeck_system::System;
 use helmdeck_vault::Book;
 use tokio::net::TcpListener;
@@ -19,9 +23,10 @@ use toml::Value;
 
 use super::reload::Reloader;
 use crate::args::{Global, ServeArgs};
-use crate::config::{self, FlagSetting, LogFormat};
+use crate::config::{self, FlagSetting, LogFormat, Settings};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
+use crate::gate;
 use crate::notify::Notifier;
 use crate::output::Output;
 use crate::replicas;
@@ -35,8 +40,12 @@ use crate::wire::Setup;
 const LEVEL: &str = "info";
 /// Limit of threads unless the operator sets one.
 const THREADS: usize = 4;
+/// Interval at which events that wait for their event server are looked for.
+const SEND_EVERY: Duration = Duration::from_secs(5);
 /// How often the system database is swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
+/// Interval at which the servers are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves until SIGINT or SIGTERM; SIGHUP reloads.
 ///
@@ -82,25 +91,25 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     replicas.set(setup.settings.server.replicas);
     let mut server = Server::new(engine.clone(), setup.settings.server.clone())
         .mcp(setup.settings.mcp.clone())
-        .seal_sessions(replicas::session_keys(&setup.settings, setup.ring.as_ref())?)
+        .seal_sessions(session_keys(&setup.settings, setup.ring.as_ref())?)
         .replicas(replicas.clone())
         .tracer(export.tracer())
         .conversations(setup.conversations.clone())
         .project(project.clone());
     if let Some(root) = project.root.clone() {
-        let sending = crate::project::send_waiting(root, project.environment);
+        let sending = send_waiting(root, project.environment);
         tokio::spawn(stop.clone().run_until_cancelled_owned(sending));
     }
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         if setup.settings.server.replicas == 0 {
-            tokio::spawn(stop.clone().run_until_cancelled_owned(replicas::count(system.clone(), replicas)));
+            tokio::spawn(stop.clone().run_until_cancelled_owned(count(system.clone(), replicas)));
         }
         let joining = system.clone();
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move { joining.stay_joined().await }));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
-    server = server.webhook(crate::trackers::receiver(&setup)?).operator(operator(&setup, reloader.settings()));
+    server = server.webhook(crate::webhook::receiver(&setup)?).operator(operator(&setup, reloader.settings()));
     let reload = server.reload();
     let server = server.auth(auth).serve(listener, stop.clone());
     let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);
@@ -156,6 +165,56 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     setup.shut_down(&engine).await;
     export.finish().await;
     answer.and_then(|()| signals::end_of_server())
+}
+
+/// Counts the servers that share a system database, again and again. While it does not answer, the last count holds.
+async fn count(system: System, replicas: Replicas) {
+    loop {
+        match system.live_replicas().await {
+            Ok(live) => replicas.set(usize::try_from(live).unwrap_or(usize::MAX)),
+            Err(error) => tracing::debug!(%error, "the servers cannot be counted"),
+        }
+        tokio::time::sleep(COUNT_EVERY).await;
+    }
+}
+
+/// Returns the keys that seal MCP sessions into their ids; `None` if a session belongs to the server that began it.
+///
+/// # Errors
+/// A configuration failure if stateless sessions are wanted and there is no memory key.
+fn session_keys(settings: &Settings, ring: Option<&KeyRing>) -> Result<Option<Arc<KeyRing>>> {
+    let ring = ring.cloned().map(Arc::new);
+    match (settings.mcp.sessions, ring) {
+        (SessionMode::Local, _) | (SessionMode::Auto, None) => Ok(None),
+        (SessionMode::Auto, ring) => Ok(ring.filter(|_| replicas::share_store(settings))),
+        (SessionMode::Stateless, Some(ring)) => Ok(Some(ring)),
+        (SessionMode::Stateless, None) => {
+            Err(Failure::config("mcp.sessions is \"stateless\", which needs a memory key, and there is none")
+                .with_hint(format!("set {}, or mcp.sessions = \"local\"", gate::KEY)))
+        }
+    }
+}
+
+/// Sends the events of a server's project that wait for their event server, again and again.
+///
+/// Without it they would wait for the next event.
+async fn send_waiting(root: PathBuf, environment: ProjectEnvironment) {
+    loop {
+        tokio::time::sleep(SEND_EVERY).await;
+        let (root, environment) = (root.clone(), environment.clone());
+        // A project that cannot be read is reported where it is used.
+        let sent = tokio::task::spawn_blocking(move || {
+            let project = Project::open_anyway(&root, environment).ok()??;
+            let events = Events::new(&project);
+            let waits = events.status().is_ok_and(|status| status.server && status.waiting > 0);
+            waits.then(|| events.drain(CAP).ok())?
+        });
+        if let Ok(Some(drained)) = sent.await
+            && drained.sent > 0
+        {
+            tracing::info!(sent = drained.sent, waiting = drained.waiting, "events that waited were sent");
+        }
+    }
 }
 
 /// Returns what the routes for operators act on. `settings` are those in force, without secrets.

@@ -21,7 +21,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &UiArgs) -> Result<()> {
         Some(url) => return Err(Failure::usage(format!("{url} is not http://host or https://host"))),
         None => format!("http://{}", reachable(setup.settings.server.listen)),
     };
-    if setup.auth()?.is_none() {
+    if !setup.authenticates()? {
         let address = format!("{base}/ui");
         return setup.output.either(&json!({"url": address, "signs_in": false}), || address.clone());
     }

@@ -125,6 +125,7 @@ impl Layers {
     }
 
     /// Returns the keys whose values differ from these.
+    #[cfg(feature = "serve")]
     pub(crate) fn changed(&self, other: &Self) -> Vec<Key> {
         let keys: BTreeSet<&Key> = self.settings.keys().chain(other.settings.keys()).collect();
         let value = |layers: &Self, key: &Key| layers.settings.get(key).map(|setting| setting.value.clone());
@@ -132,6 +133,7 @@ impl Layers {
     }
 
     /// Copies one setting from other layers.
+    #[cfg(feature = "serve")]
     pub(crate) fn take(&mut self, key: &Key, other: &Self) {
         match other.settings.get(key) {
             Some(setting) => self.settings.insert(key.clone(), setting.clone()),

@@ -39,6 +39,7 @@ pub(crate) enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Runtime {
     /// Threads that serve uses; 0 = one per core, at most 4.
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "checked in every build"))]
     pub(crate) threads: usize,
 }
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use helmdeck_engine::{McpServer, S3Location};
 use helmdeck_memory::open::Location;
-use helmdeck_server::mcp::McpConfig;
-use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
+use helmdeck_server_config::{AuthConfig, McpConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -31,6 +30,7 @@ pub(crate) struct Settings {
     /// `[log]`.
     pub(crate) log: Log,
     /// `[runtime]`.
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "checked in every build"))]
     pub(crate) runtime: Runtime,
     /// `[server]`.
     pub(crate) server: ServerConfig,
@@ -67,6 +67,7 @@ pub(crate) struct Settings {
     /// `[swe]`.
     pub(crate) swe: helmdeck_packs::swe::Config,
     /// `[telemetry]`; a file in it has an absolute path.
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "checked in every build"))]
     pub(crate) telemetry: helmdeck_telemetry::Config,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,

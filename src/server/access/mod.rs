@@ -12,7 +12,6 @@ mod jwt;
 mod pages;
 #[cfg(feature = "ui")]
 pub(crate) mod provider;
-mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use std::time::Duration;
 use helmdeck_core::secrets::Secret;
 use helmdeck_core::{Caller, Clock, Code, Error, Identity, Permissions, Timestamp};
 use helmdeck_egress::Egress;
+use helmdeck_server_config::{AuthConfig, KeySource};
 use helmdeck_system::System;
 use helmdeck_system::tokens::{ApiToken, LINK, PAGES, PREFIX, Shown, USED_EVERY};
 use http::{HeaderMap, Uri};
@@ -32,16 +32,11 @@ pub(crate) use challenge::{need, need_run, need_token, reach};
 pub(crate) use extract::By;
 #[cfg(feature = "ui")]
 pub(crate) use pages::is_local;
-pub use settings::AuthConfig;
 
 use crate::problem::Problem;
 use challenge::{Refusal, challenge};
 use jwks::{Jwks, Source};
 use jwt::{Reason, Rules, Unverified};
-use settings::KeySource;
-
-/// The shortest shared secret, in bytes: as long as the digest of HS256 (RFC 7518, section 3.2).
-pub const MIN_SECRET_BYTES: usize = 32;
 
 /// Maximum number of verified tokens in the cache.
 const MAX_KNOWN: u64 = 10_000;
@@ -80,9 +75,8 @@ impl Auth {
         system: Option<System>,
         egress: &Egress,
     ) -> Result<Option<Self>, String> {
-        config.validate().and_then(|()| config.validate_together())?;
-        if secret.as_ref().is_some_and(|secret| secret.expose().len() < MIN_SECRET_BYTES) {
-            return Err(format!("the shared secret for tokens is shorter than {MIN_SECRET_BYTES} bytes"));
+        if !config.authenticates(secret.as_ref(), system.is_some())? {
+            return Ok(None);
         }
         let keys = config.place()?.map(|place| match place {
             KeySource::File(path) => Source::File(path),
@@ -90,21 +84,8 @@ impl Auth {
         });
         #[cfg(feature = "ui")]
         let browsers = system.clone();
-        let tokens = match (config.api_tokens, system) {
-            (true, None) => return Err("api_tokens is on, and there is no data folder to keep them in".to_owned()),
-            (on, system) => system.filter(|_| on),
-        };
+        let tokens = system.filter(|_| config.api_tokens);
         let anonymous = config.anonymous()?;
-        if secret.is_none() && keys.is_none() && tokens.is_none() {
-            if anonymous.is_some() {
-                return Err(
-                    "anonymous_scope is set and nothing authenticates: without authentication everybody may do \
-                            everything; set api_tokens, jwks or HELMDECK_JWT_SECRET, or leave it empty"
-                        .to_owned(),
-                );
-            }
-            return Ok(None);
-        }
         let rules = Rules {
             issuer: Some(config.issuer.clone()).filter(|issuer| !issuer.is_empty()),
             audience: config.audience.clone(),
@@ -120,7 +101,7 @@ impl Auth {
             #[cfg(feature = "ui")]
             browsers,
             #[cfg(feature = "ui")]
-            provider: config.provider(egress),
+            provider: provider::ProviderConfig::new(config, egress),
             anonymous,
         }))
     }

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use helmdeck_core::{Caller, Code, Error, Identity, Permissions, Secret};
+use helmdeck_server_config::{host_name, is_local_name};
 use helmdeck_system::tokens::{ApiToken, LINK, PAGES, Shown};
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use sha2::{Digest, Sha256};
 
 use super::{API_TOKEN_KNOWN_FOR, Access, VerifiedToken, bearer};
-use crate::guard;
 use crate::problem::Problem;
 
 /// How long a browser stays signed in.
@@ -194,8 +194,8 @@ pub(super) fn port_of(headers: &HeaderMap) -> &str {
 
 /// Says whether the browser addressed this machine by a loopback name.
 pub(crate) fn is_local(headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(guard::host_name);
-    host.is_some_and(guard::is_local_name)
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(host_name);
+    host.is_some_and(is_local_name)
 }
 
 #[cfg(test)]

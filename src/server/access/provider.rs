@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use helmdeck_core::{Caller, Clock, Secret, hex};
 use helmdeck_egress::Egress;
+use helmdeck_server_config::{AuthConfig, is_safe};
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jsonwebtoken::Algorithm;
@@ -21,7 +22,6 @@ use sha2::{Digest, Sha256};
 
 use super::jwt::{Rules, Unverified};
 use super::pages::{cookie_named, is_local, port_of};
-use super::settings::is_safe;
 use super::{Access, Trouble};
 
 /// How long a person may take at the identity provider.
@@ -45,6 +45,22 @@ pub(super) struct ProviderConfig {
     /// Secret of a confidential client.
     pub(super) secret: Option<Secret>,
     pub(super) egress: Egress,
+}
+
+impl ProviderConfig {
+    /// Returns the settings of the provider that people sign in at, `None` if there is none.
+    pub(super) fn new(config: &AuthConfig, egress: &Egress) -> Option<Self> {
+        if config.client_id.is_empty() {
+            return None;
+        }
+        Some(Self {
+            issuer: Url::parse(&config.issuer).ok()?,
+            issuer_text: config.issuer.clone(),
+            client_id: config.client_id.clone(),
+            secret: None,
+            egress: egress.clone(),
+        })
+    }
 }
 
 /// The identity provider.

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 use crate::fixture::{Answer, Fixture, START};
 
 const SECRET: &[u8] = b"a shared secret of 32 bytes or so";

@@ -24,8 +24,8 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::McpConfig;
 use super::call::{self, ToolRun};
-use super::config::McpConfig;
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
@@ -36,7 +36,7 @@ use super::span::{self, Asked};
 use super::state::{CallerContext, McpState, Validity, visiting};
 use super::stream::Stream;
 use super::table::Tables;
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 use crate::headers::{EVENTS, JSON};
 use crate::limits::Admission;
 use crate::problem::Problem;

@@ -5,7 +5,6 @@
 
 mod answer;
 mod call;
-mod config;
 mod extra;
 mod handler;
 mod http;
@@ -31,8 +30,8 @@ mod wish;
 #[cfg(test)]
 mod tests;
 
-pub use config::{McpConfig, SessionMode};
 pub use extra::Extra;
+pub use helmdeck_server_config::McpConfig;
 pub(crate) use http::Mcp;
 pub(crate) use session_seal::SessionSeal;
 pub(crate) use state::Validity;

@@ -16,7 +16,7 @@ use rmcp::model::InitializeRequestParams;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{SessionManager, SessionState, SessionStore, SessionStoreError};
 
-use super::config::McpConfig;
+use super::McpConfig;
 use super::running::Running;
 use super::session_seal::{SealedSession, SessionSeal};
 use super::state::Validity;

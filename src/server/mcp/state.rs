@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::McpConfig;
 use super::call::Handback;
-use super::config::McpConfig;
 use super::extra::Extra;
 use super::table::{Tables, ToolEntry, pack_name};
 use super::wish::CacheWish;

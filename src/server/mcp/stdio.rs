@@ -17,8 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::McpConfig;
 use super::call::{self, ToolRun};
-use super::config::McpConfig;
 use super::extra::Extra;
 use super::handler::{Agent, is_handed_back};
 use super::message::{self, Id, Message, Refusal, ToolCall};
@@ -26,7 +26,7 @@ use super::running::{Running, Unstarted};
 use super::span::Asked;
 use super::state::{CallerContext, LocalClient, McpState, Validity};
 use super::table::Tables;
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 
 /// Limit of answers that wait for a slow client.
 const QUEUE: usize = 64;

@@ -129,8 +129,8 @@ async fn security_is_described_when_there_is_any() {
     assert_eq!((&open["security"], &open["components"]["securitySchemes"]), (&json!([]), &Value::Null));
     let secret = helmdeck_core::Secret::new("s".repeat(32));
     let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
-    let auth = crate::access::Auth::new(&crate::access::AuthConfig::default(), Some(secret), None, &egress).unwrap();
-    let fixture = Fixture::with_auth(crate::config::ServerConfig::default(), auth.unwrap()).await;
+    let auth = crate::access::Auth::new(&crate::AuthConfig::default(), Some(secret), None, &egress).unwrap();
+    let fixture = Fixture::with_auth(crate::ServerConfig::default(), auth.unwrap()).await;
     let document = document(&fixture).await;
     assert_eq!(document["security"], json!([{"bearer": []}]));
     assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");

@@ -11,9 +11,8 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::access::{Auth, AuthConfig};
-use crate::config::ServerConfig;
 use crate::fixture::{Answer, Fixture, START};
+use crate::{Auth, AuthConfig, ServerConfig};
 
 const SECRET: &str = "a shared secret of 32 bytes or so";
 const SOON: Duration = Duration::from_secs(60);

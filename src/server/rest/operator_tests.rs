@@ -11,9 +11,9 @@ use helmdeck_vault::{About, Book, Kind, Material};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::access::{Auth, AuthConfig};
 use crate::fixture::{Answer, Fixture, START};
 use crate::operator::Operator;
+use crate::{Auth, AuthConfig};
 
 /// A server with authentication, tokens and a vault.
 pub(crate) struct Operated {

@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::ServerConfig;
 use crate::body;
-use crate::config::ServerConfig;
 use crate::draining::Draining;
 use crate::idempotency::Idempotency;
 use crate::limits::{Each, InFlight, Replicas};

@@ -9,8 +9,8 @@ use http::{Method, Request};
 use serde_json::json;
 use tower::ServiceExt;
 
+use crate::ServerConfig;
 use crate::app::App;
-use crate::config::ServerConfig;
 use crate::fixture::Fixture;
 
 #[tokio::test]

@@ -270,7 +270,7 @@ async fn endless_bodies_do_not_block_other_callers() {
         };
         tokens.push(system.create_token(token).await.unwrap().1.expose().to_owned());
     }
-    let settings = crate::access::AuthConfig { api_tokens: true, ..crate::access::AuthConfig::default() };
+    let settings = crate::AuthConfig { api_tokens: true, ..crate::AuthConfig::default() };
     let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
     let auth = Auth::new(&settings, None, Some(system), &egress).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

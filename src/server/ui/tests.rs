@@ -13,9 +13,8 @@ use helmdeck_system::tokens::ApiToken;
 use http::Method;
 use serde_json::json;
 
-use crate::access::{Auth, AuthConfig};
-use crate::config::ServerConfig;
 use crate::fixture::{Answer, Fixture, START};
+use crate::{Auth, AuthConfig, ServerConfig};
 
 mod live;
 

@@ -60,7 +60,7 @@ impl ServerHandler for Own {
 #[tokio::test]
 async fn an_embedder_answers_what_packs_do_not() {
     let fixture = Fixture::plain().await;
-    let (config, clock) = (crate::config::ServerConfig::default(), Arc::clone(&fixture.clock) as _);
+    let (config, clock) = (crate::ServerConfig::default(), Arc::clone(&fixture.clock) as _);
     let mcp = Mcp::new(fixture.engine.clone(), &config, McpConfig::default(), clock, Some(Arc::new(Own)), None, None);
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();

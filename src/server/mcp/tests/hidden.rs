@@ -10,7 +10,7 @@ use helmdeck_engine::{Config, Engine};
 use serde_json::json;
 
 use super::*;
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 use crate::mcp::{Mcp, McpConfig};
 
 struct Still;

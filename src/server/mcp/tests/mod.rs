@@ -25,7 +25,7 @@ use helmdeck_core::{Caller, Identity, Permissions};
 use serde_json::{Value, json};
 
 use super::{Mcp, McpConfig};
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 use crate::fixture::{Answer, Fixture};
 
 /// Headers of every client.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 
 #[tokio::test]
 async fn rate_is_per_caller_over_all_sessions() {

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 use crate::mcp::{McpConfig, Stdio};
 
 const SOON: std::time::Duration = std::time::Duration::from_secs(20);

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio_util::sync::CancellationToken;
 
 use super::{ask_newest, message, post};
-use crate::config::ServerConfig;
+use crate::ServerConfig;
 use crate::fixture::Fixture;
 use crate::mcp::{LocalClient, McpConfig, Stdio};
 

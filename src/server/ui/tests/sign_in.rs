@@ -18,9 +18,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{FORM, ORIGIN, sign_in, token, with_auth};
-use crate::access::{Auth, AuthConfig};
-use crate::config::ServerConfig;
 use crate::fixture::{Answer, Fixture, START};
+use crate::{Auth, AuthConfig, ServerConfig};
 
 async fn link(system: &System) -> String {
     let link = ApiToken {

@@ -16,9 +16,8 @@ use helmdeck_testkit::Issuer;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::access::{Auth, AuthConfig};
-use crate::config::ServerConfig;
 use crate::fixture::{Answer, ConversationSetup, Fixture, START};
+use crate::{Auth, AuthConfig, ServerConfig};
 
 const SECRET: &str = "a shared secret of 32 bytes or so";
 const ROOT: &str = "/api/v1/conversations";

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use self::fixture::{ProjectFixture, settings};
 use super::ProjectSettings;
-use crate::access::{Auth, AuthConfig};
 use crate::fixture::{Answer, Fixture, START};
+use crate::{Auth, AuthConfig};
 
 /// Every GET route with the name of its schema; `{artifact}` is the name of the fixture's artifact.
 pub(crate) const ROUTES: [(&str, &str); 25] = [

@@ -6,7 +6,7 @@ use std::time::Duration;
 use helmdeck_core::duration::{size, text};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{guard, peers};
+use crate::names::{host_name, is_loopback, network, origin_authority};
 
 /// The settings of the server; durations and sizes are written as text (`"30s"`, `"1MiB"`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,17 +143,17 @@ impl ServerConfig {
             return Err(format!("replica: {:?} is no name; write up to 40 of a-z, 0-9 and -", self.replica));
         }
         for host in &self.allowed_hosts {
-            if guard::host_name(host).is_none() {
+            if host_name(host).is_none() {
                 return Err(format!("allowed_hosts: {host:?} is not a host; write \"name\" or \"name:port\""));
             }
         }
         for origin in &self.allowed_origins {
-            if guard::origin_authority(origin).is_none() {
+            if origin_authority(origin).is_none() {
                 return Err(format!("allowed_origins: {origin:?} is not an origin; write \"https://name\""));
             }
         }
         for proxy in &self.proxies {
-            if peers::network(proxy).is_none() {
+            if network(proxy).is_none() {
                 let wanted = "write \"10.0.0.7\" or \"10.0.0.0/8\"";
                 return Err(format!("proxies: {proxy:?} is neither an address nor a network; {wanted}"));
             }
@@ -162,7 +162,8 @@ impl ServerConfig {
     }
 
     /// Returns the limit of open requests per caller.
-    pub(crate) fn requests_per_caller(&self) -> usize {
+    #[must_use]
+    pub fn requests_per_caller(&self) -> usize {
         match self.max_requests_per_caller {
             0 => self.max_requests.div_ceil(4),
             limit => limit,
@@ -188,7 +189,7 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::
 /// # Errors
 /// A message that names the address and what to do.
 pub fn check_listen(address: SocketAddr, authenticated: bool) -> Result<(), String> {
-    if authenticated || guard::is_loopback(address.ip()) {
+    if authenticated || is_loopback(address.ip()) {
         return Ok(());
     }
     Err(format!(

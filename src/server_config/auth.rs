@@ -3,16 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use helmdeck_core::Permission;
-use helmdeck_core::caller::Permissions;
 use helmdeck_core::duration::text;
-#[cfg(feature = "ui")]
-use helmdeck_egress::Egress;
-use reqwest::Url;
+use helmdeck_core::{Permission, Permissions, Secret};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
-#[cfg(feature = "ui")]
-use super::provider::ProviderConfig;
+/// The shortest shared secret, in bytes: as long as the digest of HS256 (RFC 7518, section 3.2).
+pub const MIN_SECRET_BYTES: usize = 32;
 
 /// Maximum difference between two clocks.
 const MAX_LEEWAY: Duration = Duration::from_secs(5 * 60);
@@ -68,10 +65,12 @@ impl Default for AuthConfig {
     }
 }
 
-/// Kind of location that `jwks` names.
+/// Location that `jwks` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KeySource {
+pub enum KeySource {
+    /// A file.
     File(PathBuf),
+    /// An https address, or an http address of this machine.
     Url(Url),
 }
 
@@ -118,8 +117,34 @@ impl AuthConfig {
         Ok(())
     }
 
+    /// Checks the settings with the shared secret, and says whether callers have to authenticate.
+    ///
+    /// `has_system` says whether there is a system database, which holds the API tokens.
+    ///
+    /// # Errors
+    /// A message that names the setting, what is wrong with it and what to do.
+    pub fn authenticates(&self, secret: Option<&Secret>, has_system: bool) -> Result<bool, String> {
+        self.validate().and_then(|()| self.validate_together())?;
+        if secret.is_some_and(|secret| secret.expose().len() < MIN_SECRET_BYTES) {
+            return Err(format!("the shared secret for tokens is shorter than {MIN_SECRET_BYTES} bytes"));
+        }
+        if self.api_tokens && !has_system {
+            return Err("api_tokens is on, and there is no data folder to keep them in".to_owned());
+        }
+        let on = self.api_tokens || !self.jwks.is_empty() || secret.is_some();
+        if !on && self.anonymous()?.is_some() {
+            let message = "anonymous_scope is set and nothing authenticates: without authentication everybody may do \
+                           everything; set api_tokens, jwks or HELMDECK_JWT_SECRET, or leave it empty";
+            return Err(message.to_owned());
+        }
+        Ok(on)
+    }
+
     /// Returns the location of the key set, `None` if there is none.
-    pub(crate) fn place(&self) -> Result<Option<KeySource>, String> {
+    ///
+    /// # Errors
+    /// As [`AuthConfig::validate`].
+    pub fn place(&self) -> Result<Option<KeySource>, String> {
         if self.jwks.is_empty() {
             return Ok(None);
         }
@@ -140,24 +165,11 @@ impl AuthConfig {
         Ok(Some(KeySource::Url(url)))
     }
 
-    /// Returns the identity provider that people sign in at, `None` if there is none.
-    #[cfg(feature = "ui")]
-    pub(super) fn provider(&self, egress: &Egress) -> Option<ProviderConfig> {
-        if self.client_id.is_empty() {
-            return None;
-        }
-        let issuer = Url::parse(&self.issuer).ok()?;
-        Some(ProviderConfig {
-            issuer,
-            issuer_text: self.issuer.clone(),
-            client_id: self.client_id.clone(),
-            secret: None,
-            egress: egress.clone(),
-        })
-    }
-
     /// Returns the permissions of callers without a token, `None` if they are refused.
-    pub(crate) fn anonymous(&self) -> Result<Option<Permissions>, String> {
+    ///
+    /// # Errors
+    /// As [`AuthConfig::validate`].
+    pub fn anonymous(&self) -> Result<Option<Permissions>, String> {
         let mut permissions = Vec::new();
         for word in self.anonymous_scope.split_ascii_whitespace() {
             match word.parse().map_err(|error| format!("anonymous_scope: {error}"))? {
@@ -177,7 +189,8 @@ impl AuthConfig {
 }
 
 /// Says whether an address is https, or on this machine, where traffic cannot be changed on its way.
-pub(super) fn is_safe(url: &Url) -> bool {
+#[must_use]
+pub fn is_safe(url: &Url) -> bool {
     let here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     url.scheme() == "https" || (url.scheme() == "http" && here)
 }
@@ -225,5 +238,27 @@ mod tests {
         assert!(with(|config| config.leeway = Duration::from_secs(301)).is_err());
         assert!(with(|config| config.tenant_claim = String::new()).is_err());
         assert!(with(|config| config.session_claim = String::new()).is_err());
+    }
+    #[test]
+    fn any_way_to_authenticate_turns_it_on() {
+        let secret = |bytes: usize| Secret::new("s".repeat(bytes));
+        let config = |change: fn(&mut AuthConfig)| {
+            let mut config = AuthConfig::default();
+            change(&mut config);
+            config
+        };
+        let off = AuthConfig::default();
+        assert_eq!(off.authenticates(None, false), Ok(false));
+        assert_eq!(off.authenticates(Some(&secret(MIN_SECRET_BYTES)), false), Ok(true));
+        assert!(off.authenticates(Some(&secret(MIN_SECRET_BYTES - 1)), true).unwrap_err().contains("32 bytes"));
+        let tokens = config(|config| config.api_tokens = true);
+        assert_eq!(tokens.authenticates(None, true), Ok(true));
+        assert!(tokens.authenticates(None, false).unwrap_err().contains("api_tokens"));
+        let keys =
+            config(|config| (config.jwks, config.audience) = ("/keys.json".to_owned(), vec!["helmdeck".to_owned()]));
+        assert_eq!(keys.authenticates(None, false), Ok(true));
+        let anonymous = config(|config| config.anonymous_scope = "packs:run".to_owned());
+        assert!(anonymous.authenticates(None, true).unwrap_err().contains("anonymous_scope"));
+        assert_eq!(anonymous.authenticates(Some(&secret(MIN_SECRET_BYTES)), true), Ok(true));
     }
 }
