@@ -82,8 +82,8 @@ fn copy(mut from: TcpStream, mut to: TcpStream, state: Option<Shared>) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-fn assert_exact(server: &Server, url: &str) {
-    let (stored, real) = counted(server, url);
+async fn assert_exact(server: &Server, url: &str) {
+    let (stored, real) = counted(server, url).await;
     assert_eq!(stored, real);
 }
 
@@ -100,7 +100,7 @@ async fn race(server: &Server, url: &str, stores: [Arc<dyn Store>; 2]) {
         assert_eq!(versions, [1, 2], "one of them replaces the other");
     }
     assert_eq!(server.query(url, "SELECT rows FROM memory_spaces"), KEYS.to_string());
-    assert_exact(server, url);
+    assert_exact(server, url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,7 +133,7 @@ async fn new_rows_reach_a_quota_exactly() {
     let refused = store.put(fact("4")).await;
     assert!(matches!(refused, Err(StoreError::QuotaExceeded { what: "rows", limit: 3 })), "{refused:?}");
     assert_eq!(server.query(&url, "SELECT rows FROM memory_spaces"), "3");
-    assert_exact(&server, &url);
+    assert_exact(&server, &url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +150,7 @@ async fn expired_row_is_replaced_and_counted_once() {
     assert_eq!(other.put(put("k", "new")).await.unwrap().version, 1);
     assert_eq!(get(&store, "k").await.unwrap().unwrap().value, "new");
     assert_eq!(server.query(&url, "SELECT rows FROM memory_spaces"), "1");
-    assert_exact(&server, &url);
+    assert_exact(&server, &url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,7 +174,7 @@ async fn write_cut_off_after_its_statement_is_not_repeated() {
     relay.set(State::Open);
     let reader = open_at(&url).await.unwrap();
     assert_eq!(get(&reader, "k").await.unwrap().unwrap().meta.version, 1);
-    assert_exact(&server, &url);
+    assert_exact(&server, &url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,5 +201,5 @@ async fn silent_server_fails_all_waiting_writes() {
     relay.set(State::Open);
     let reader = open_at(&url).await.unwrap();
     assert_eq!(get(&reader, "a").await.unwrap().unwrap().meta.version, 1, "it was written once");
-    assert_exact(&server, &url);
+    assert_exact(&server, &url).await;
 }
