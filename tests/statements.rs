@@ -259,5 +259,10 @@ const GOLDEN_PURGE: &[(&str, usize)] = &[
     ("announce", 1),
     ("wake", 1),
 ];
-const GOLDEN_AUDIT: &[(&str, usize)] =
-    &[("make spaces", 1), ("lock spaces", 2), ("read rows to replace", 2), ("insert rows, count", 1)];
+const GOLDEN_AUDIT: &[(&str, usize)] = &[
+    ("insert new rows", 1),
+    ("make spaces", 1),
+    ("lock spaces", 2),
+    ("read rows to replace", 2),
+    ("insert rows, count", 1),
+];

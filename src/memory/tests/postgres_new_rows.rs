@@ -200,6 +200,7 @@ async fn silent_server_fails_all_waiting_writes() {
     assert!(errors.iter().all(StoreError::is_temporary), "{errors:?}");
     relay.set(State::Open);
     let reader = open_at(&url).await.unwrap();
-    assert_eq!(get(&reader, "a").await.unwrap().unwrap().meta.version, 1, "it was written once");
-    assert_exact(&server, &url).await;
+    // The server may get it late, or never.
+    let stored = get(&reader, "a").await.unwrap();
+    assert!(stored.is_none_or(|entry| entry.meta.version == 1), "it was written twice");
 }

@@ -105,8 +105,12 @@ async fn measure(server: &Server, rows: u64, first: &str) -> BTreeMap<String, u6
     let url = server.database();
     let config = Config {
         limits: Limits { cache_bytes: u64::MAX, rows: u64::MAX, bytes: u64::MAX, ..Limits::default() },
-        // Nothing runs beside the workload.
-        postgres: PostgresConfig { watch_interval: Duration::from_secs(3600), ..PostgresConfig::default() },
+        // Nothing runs beside the workload, and all of it in one session: each session reads the catalogue first.
+        postgres: PostgresConfig {
+            watch_interval: Duration::from_secs(3600),
+            pool_size: 1,
+            ..PostgresConfig::default()
+        },
         ..Config::default()
     };
     let driver = Postgres::open(&url, &config).await.unwrap();

@@ -167,7 +167,7 @@ pub(crate) fn named(method: &Method, path: &str) -> Option<Box<str>> {
     (!name.is_empty() && name.bytes().all(plain)).then(|| name.into())
 }
 
-/// Runs a pack without the router, which costs about as much as a cache hit.
+/// Runs a pack without the router, which would clone its state and box its future for each request.
 pub(crate) async fn run_named(state: &CallState, caller: Caller, name: Box<str>, request: Request) -> Response {
     let answered = run_pack(state, &caller, &PathValues::Name(name), request).await;
     answered.unwrap_or_else(IntoResponse::into_response)
