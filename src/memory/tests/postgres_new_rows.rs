@@ -158,7 +158,9 @@ async fn write_cut_off_after_its_statement_is_not_repeated() {
     let server = Server::shared();
     let url = server.database();
     let relay = Relay::start(&server);
-    let store = open_at(&relay.url(&url)).await.unwrap();
+    // One connection, which has prepared the statement when the answers stop.
+    let config = Config { postgres: PostgresConfig { pool_size: 1, ..PostgresConfig::default() }, ..Config::default() };
+    let store = open_with(&relay.url(&url), config).await.unwrap();
     store.put(put("warm", "v")).await.unwrap();
     relay.set(State::Silent);
     let cut = tokio::spawn({
@@ -166,6 +168,7 @@ async fn write_cut_off_after_its_statement_is_not_repeated() {
         async move { store.put(put("k", "v")).await }
     });
     while server.query(&url, "SELECT rows FROM memory_spaces") != "2" {
+        assert!(!cut.is_finished(), "it ended without the statement");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     relay.set(State::Cut);
