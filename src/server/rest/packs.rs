@@ -8,7 +8,9 @@ use axum::routing::get;
 use bytes::Bytes;
 use helmdeck_core::{Call, Caller, Code, Correlation, Error, PackName, Permission, Version};
 use helmdeck_engine::{Engine, Found, PackInfo};
-use http::Method;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Method};
+use http_body::Body as _;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -170,7 +172,12 @@ pub(crate) fn named(method: &Method, path: &str) -> Option<Box<str>> {
 /// Runs a pack without the router, which would clone its state and box its future for each request.
 pub(crate) async fn run_named(state: &CallState, caller: Caller, name: Box<str>, request: Request) -> Response {
     let answered = run_pack(state, &caller, &PathValues::Name(name), request).await;
-    answered.unwrap_or_else(IntoResponse::into_response)
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    // As the router does, so that the bytes are the same.
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+    }
+    response
 }
 
 async fn run_pack(
