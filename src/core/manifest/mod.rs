@@ -299,7 +299,7 @@ impl Manifest {
     /// Parses the manifest of a built-in pack.
     ///
     /// Its schemas are compiled by the first call, and its examples and schedule are not checked against them: a server
-    /// starts with hundreds of built-in packs. Check each with [`Manifest::parse`] in a test.
+    /// starts with dozens of built-in packs. Check each with [`Manifest::parse`] in a test.
     ///
     /// # Errors
     /// As [`Manifest::parse`].

@@ -116,9 +116,8 @@ pub(super) fn parse_builtin(file: &str, text: &str) -> Result<Manifest, Manifest
 }
 
 fn manifest_of(source: &SourceText<'_>, read_file: ReadFile<'_>) -> Result<Manifest, ManifestError> {
-    let SourceText { file, text, .. } = *source;
     let raw: raw::Manifest =
-        toml::from_str(text).map_err(|error| source.error(error.span(), explain(error.message())))?;
+        toml::from_str(source.text).map_err(|error| source.error(error.span(), explain(error.message())))?;
 
     let name = source.read(&raw.name, |name| PackName::new(name))?;
     let version = source.read(&raw.version, |version| Version::parse(version))?;
@@ -182,7 +181,7 @@ fn manifest_of(source: &SourceText<'_>, read_file: ReadFile<'_>) -> Result<Manif
         artifact_retention,
         memory,
         examples,
-        file: file.to_owned(),
+        file: source.file.to_owned(),
     };
     let retry = match raw.job.as_ref().and_then(|job| job.retry.as_ref()) {
         Some(retry) => source.read(retry, |retry| retries(*retry, manifest.idempotent()))?,
