@@ -19,7 +19,7 @@ use crate::keyring::KeyRing;
 use crate::lock::{Keeper, Lock};
 use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, Resealed, Scan, Stats, Walk, Written};
 use crate::position::{CaughtUp, DeletePosition};
-use crate::requests::{Batch, Canary, PendingOp, PendingWrite, Position, Quotas, Range, end_of};
+use crate::requests::{Batch, Canary, NamespaceOwner, PendingOp, PendingWrite, Position, Quotas, Range, end_of};
 use crate::sealed::{NoSeal, RowSeal, Seal};
 use crate::store::{Maintenance, ReadStore, Store};
 
@@ -48,8 +48,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns live entries in the given order, opened. Rows that do not open are counted.
     async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan>;
 
-    /// Returns the totals of each kind in each namespace, in no particular order.
-    async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>>;
+    /// Returns the totals of each kind in each namespace, of one caller or of all, in no particular order.
+    async fn namespaces(&self, of: Option<NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>>;
 
     /// Returns totals.
     async fn stats(&self, now: Timestamp) -> Result<Stats>;
@@ -75,10 +75,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Replaces the canary if the store has no live row; returns whether it did.
     async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool>;
 
-    /// Takes a lock for an owner until a time, or extends it if the owner has it; `true` on success.
+    /// Takes a lock for an owner, or extends it if the owner has it; `true` on success.
     ///
-    /// A lock is free when its time has passed.
-    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool>;
+    /// A lock is free when its time has passed. A driver that many machines share counts it by the clock of its server
+    /// instead of `now`, so that a machine whose clock is wrong neither takes the locks of others nor keeps its own.
+    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, hold: Duration) -> Result<bool>;
 
     /// Frees a lock if this owner has it.
     async fn unlock(&self, name: &str, owner: &str) -> Result<()>;
@@ -263,6 +264,11 @@ fn system_namespace() -> Namespace {
     Namespace::new("", "", None)
 }
 
+fn most_rows_first(mut all: Vec<NamespaceStats>) -> Vec<NamespaceStats> {
+    all.sort_by(|a, b| b.rows.cmp(&a.rows).then_with(|| (&a.namespace, a.kind).cmp(&(&b.namespace, b.kind))));
+    all
+}
+
 /// Keeps locks in a driver.
 struct DriverLocks<D> {
     driver: Arc<D>,
@@ -272,8 +278,7 @@ struct DriverLocks<D> {
 #[async_trait]
 impl<D: Driver> Keeper for DriverLocks<D> {
     async fn hold(&self, name: &str, owner: &str, hold: Duration) -> Result<bool> {
-        let now = self.clock.now();
-        self.driver.try_lock(name, owner, now, now.saturating_add(hold)).await
+        self.driver.try_lock(name, owner, self.clock.now(), hold).await
     }
 
     async fn free(&self, name: &str, owner: &str) -> Result<()> {
@@ -297,9 +302,12 @@ impl<D: Driver> ReadStore for DriverStore<D> {
     }
 
     async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
-        let mut all = self.driver.namespaces(self.clock.now()).await?;
-        all.sort_by(|a, b| b.rows.cmp(&a.rows).then_with(|| (&a.namespace, a.kind).cmp(&(&b.namespace, b.kind))));
-        Ok(all)
+        self.driver.namespaces(None, self.clock.now()).await.map(most_rows_first)
+    }
+
+    async fn namespaces_of(&self, tenant: &str, subject: &str) -> Result<Vec<NamespaceStats>> {
+        let of = NamespaceOwner { tenant: tenant.to_owned(), subject: subject.to_owned() };
+        self.driver.namespaces(Some(of), self.clock.now()).await.map(most_rows_first)
     }
 
     async fn stats(&self) -> Result<Stats> {

@@ -11,6 +11,15 @@ use crate::error::{Result, StoreError};
 use crate::ops::{Cursor, Delete, ListPage, Put, Restore};
 use crate::sealed::{Seal, SealedValue};
 
+/// The caller of namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceOwner {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its subject.
+    pub subject: String,
+}
+
 /// Canary: a row that proves which key a store was written with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Canary {

@@ -44,6 +44,12 @@ pub trait ReadStore: Send + Sync + 'static {
     /// `Unavailable`, `Closed`.
     async fn namespaces(&self) -> Result<Vec<NamespaceStats>>;
 
+    /// As [`ReadStore::namespaces`], of one caller: all with this tenant and subject. It does not look at those of others.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`.
+    async fn namespaces_of(&self, tenant: &str, subject: &str) -> Result<Vec<NamespaceStats>>;
+
     /// Returns totals.
     ///
     /// # Errors
@@ -265,6 +271,10 @@ impl<W: StoreWrapper> ReadStore for W {
 
     async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
         self.target(Access::Read).await?.namespaces().await
+    }
+
+    async fn namespaces_of(&self, tenant: &str, subject: &str) -> Result<Vec<NamespaceStats>> {
+        self.target(Access::Read).await?.namespaces_of(tenant, subject).await
     }
 
     async fn stats(&self) -> Result<Stats> {

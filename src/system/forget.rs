@@ -78,9 +78,9 @@ pub struct Receipt {
 /// # Errors
 /// `Unavailable`, `Closed`.
 pub async fn preview(store: &dyn Store, tenant: &str, subject: &str) -> Result<Vec<Removed>> {
-    let of_person = |held: &Namespace| *held.tenant == *tenant && *held.subject == *subject;
-    let held = store.namespaces().await?.into_iter().filter(|held| of_person(&held.namespace));
+    let held = store.namespaces_of(tenant, subject).await?;
     Ok(held
+        .into_iter()
         .map(|held| Removed {
             session: held.namespace.session.as_deref().map(str::to_owned),
             kind: held.kind,

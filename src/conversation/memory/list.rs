@@ -32,7 +32,11 @@ impl ConversationMemory {
         let after = filter.after.as_deref().map(read_mark).transpose()?;
         let shared = self.shared();
         let wanted = |name: &Option<String>, part: &str| name.as_deref().is_none_or(|name| name == part);
-        let mut held: Vec<NamespaceStats> = shared.rows.store().namespaces().await?;
+        let store = shared.rows.store();
+        let mut held: Vec<NamespaceStats> = match (&filter.tenant, &filter.user) {
+            (Some(tenant), Some(user)) => store.namespaces_of(tenant, user).await?,
+            _ => store.namespaces().await?,
+        };
         held.retain(|held| {
             held.kind == Kind::Conversation
                 && held.namespace.session.is_some()

@@ -76,12 +76,8 @@ async fn namespaces(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<BT
         return Ok(all);
     }
     all.extend(identity.session().map(|session| Namespace::new(identity.tenant(), identity.user(), Some(session))));
-    let held = views.store().namespaces().await.map_err(|error| views.trouble(FORGET, error))?;
-    all.extend(
-        held.into_iter()
-            .map(|held| held.namespace)
-            .filter(|namespace| *namespace.tenant == *identity.tenant() && *namespace.subject == *identity.user()),
-    );
+    let held = views.store().namespaces_of(identity.tenant(), identity.user()).await;
+    all.extend(held.map_err(|error| views.trouble(FORGET, error))?.into_iter().map(|held| held.namespace));
     Ok(all)
 }
 

@@ -49,6 +49,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Config, Case)> {
             lists::a_prefix_is_literal_and_case_sensitive,
             lists::a_scan_goes_by_key_in_both_directions,
             lists::namespaces_are_counted_live_and_busiest_first,
+            lists::namespaces_of_a_caller_are_its_own,
             lists::totals_add_up,
             lists::foreign_cursor_is_refused,
             lists::namespaces_neither_get_nor_list_each_other,

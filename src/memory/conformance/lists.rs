@@ -174,6 +174,35 @@ pub(super) async fn namespaces_are_counted_live_and_busiest_first(s: Fixture) {
     assert!(found.iter().all(|n| n.bytes == n.rows * cost), "{found:?}");
 }
 
+pub(super) async fn namespaces_of_a_caller_are_its_own(s: Fixture) {
+    let put = |namespace, key: &str| Put::new(namespace, Kind::Note, key, "v");
+    for namespace in [
+        alice(),
+        Namespace::new("t", "alice", Some("s")),
+        Namespace::new("t", "alice", Some("")),
+        Namespace::new("t", "alic", None),
+        Namespace::new("t", "alice2", None),
+        Namespace::new("T", "alice", None),
+        Namespace::new("ta", "lice", None),
+        Namespace::new("t", "", Some("alice")),
+    ] {
+        s.store.put(put(namespace.clone(), "k")).await.unwrap();
+        s.store.put(Put { ttl: Some(Duration::ZERO), ..put(namespace, "gone") }).await.unwrap();
+    }
+    let all = s.store.namespaces().await.unwrap();
+    assert_eq!(all.len(), 8);
+    for (tenant, subject, count) in [("t", "alice", 3), ("t", "", 1), ("", "", 0), ("t", "nobody", 0), ("t", "%", 0)] {
+        let of = s.store.namespaces_of(tenant, subject).await.unwrap();
+        let expected: Vec<_> = all
+            .iter()
+            .filter(|held| *held.namespace.tenant == *tenant && *held.namespace.subject == *subject)
+            .cloned()
+            .collect();
+        assert_eq!((of.len(), &of), (count, &expected), "{tenant:?} {subject:?}");
+        assert!(of.iter().all(|held| held.rows == 1), "{of:?}");
+    }
+}
+
 pub(super) async fn totals_add_up(s: Fixture) {
     s.store.put(put("a", "v")).await.unwrap();
     let puts = [

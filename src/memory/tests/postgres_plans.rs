@@ -242,6 +242,7 @@ async fn run(store: &Arc<dyn Store>, clock: &ManualClock, name: &str) {
     store.redact_changes(name).await.unwrap();
     store.stats().await.unwrap();
     store.namespaces().await.unwrap();
+    store.namespaces_of("t", "few").await.unwrap();
 }
 
 /// Fills a small namespace beyond its quota: the driver makes room.

@@ -109,7 +109,14 @@ async fn namespaces(
     let (limit, kind) = (page_size(filter.limit)?, filter.kind.as_deref().map(parse_kind).transpose()?);
     let wrong = |_| Problem::new(Code::InvalidInput, "after is not the `next` of a page");
     let skipped: usize = filter.after.map_or(Ok(0), |after| after.parse()).map_err(wrong)?;
-    let stats = state.limits.in_time(state.memory()?.store().namespaces()).await?.map_err(store_error)?;
+    let store = state.memory()?.store();
+    let stats = if caller.permissions.allow(&Permission::Admin) {
+        state.limits.in_time(store.namespaces()).await?
+    } else {
+        let identity = &caller.identity;
+        state.limits.in_time(store.namespaces_of(identity.tenant(), identity.user())).await?
+    };
+    let stats = stats.map_err(store_error)?;
     let mut shown = stats
         .into_iter()
         .filter(|held| may_see(&caller, &held.namespace) && kind.is_none_or(|kind| held.kind == kind))

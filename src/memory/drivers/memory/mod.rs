@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_core::Timestamp;
@@ -19,7 +20,7 @@ use crate::driver::Driver;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::ops::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
-use crate::requests::{Batch, Canary, PendingOp, Position, Range, WALK_BYTES, page_of};
+use crate::requests::{Batch, Canary, NamespaceOwner, PendingOp, Position, Range, WALK_BYTES, page_of};
 use crate::sealed::{RawRow, Seal};
 
 /// In-memory driver. Clones share the rows.
@@ -130,10 +131,13 @@ impl Driver for Memory {
         Ok(scan)
     }
 
-    async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+    async fn namespaces(&self, of: Option<NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>> {
         let state = self.open()?;
         let mut all: HashMap<(&Namespace, Kind), NamespaceStats> = HashMap::new();
-        for ((namespace, kind), space) in &state.spaces {
+        let is_wanted = |namespace: &Namespace| {
+            of.as_ref().is_none_or(|of| *namespace.tenant == *of.tenant && *namespace.subject == *of.subject)
+        };
+        for ((namespace, kind), space) in state.spaces.iter().filter(|((namespace, _), _)| is_wanted(namespace)) {
             for row in space.rows().filter(|row| !row.meta.is_expired(now)) {
                 let stats = all.entry((namespace, *kind)).or_insert_with(|| NamespaceStats {
                     namespace: namespace.clone(),
@@ -228,12 +232,12 @@ impl Driver for Memory {
         Ok(empty)
     }
 
-    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
+    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, hold: Duration) -> Result<bool> {
         let mut state = self.open()?;
         let taken = state.locks.get(name).is_none_or(|(holder, end)| holder == owner || *end <= now);
         if taken {
             state.locks.retain(|_, (_, end)| *end > now);
-            state.locks.insert(name.to_owned(), (owner.to_owned(), until));
+            state.locks.insert(name.to_owned(), (owner.to_owned(), now.saturating_add(hold)));
         }
         Ok(taken)
     }

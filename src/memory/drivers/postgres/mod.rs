@@ -28,6 +28,7 @@ mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_core::Timestamp;
@@ -39,7 +40,6 @@ use self::connect::{Asking, Dialer, within};
 use self::db::{Database, Db};
 use self::error::{Failure, Remedy};
 use self::listen::Watcher;
-use self::locks::LockRequest;
 use self::new_rows::RecentRows;
 use self::outbox::Outbox;
 use self::session::Connections;
@@ -51,7 +51,7 @@ use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
 use crate::position::{CaughtUp, DeletePosition};
-use crate::requests::{Batch, Canary, PendingOp, Position, Range};
+use crate::requests::{Batch, Canary, NamespaceOwner, PendingOp, Position, Range};
 use crate::sealed::Seal;
 
 /// The driver's name.
@@ -238,8 +238,12 @@ impl Driver for Postgres {
         .await
     }
 
-    async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>> {
-        self.read(|db| Box::pin(totals::namespaces(db, now))).await
+    async fn namespaces(&self, of: Option<NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+        self.read(|db| {
+            let of = of.clone();
+            Box::pin(async move { totals::namespaces(db, of.as_ref(), now).await })
+        })
+        .await
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
@@ -315,13 +319,11 @@ impl Driver for Postgres {
         .await
     }
 
-    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
+    async fn try_lock(&self, name: &str, owner: &str, _now: Timestamp, hold: Duration) -> Result<bool> {
         let session = self.session;
         self.read(|db| {
             let (name, owner) = (name.to_owned(), owner.to_owned());
-            Box::pin(
-                async move { locks::take(db, LockRequest { name: &name, owner: &owner, now, until }, session).await },
-            )
+            Box::pin(async move { locks::take(db, &name, &owner, hold, session).await })
         })
         .await
     }

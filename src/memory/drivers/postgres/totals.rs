@@ -8,12 +8,21 @@ use super::db::Db;
 use super::error::Outcome;
 use super::rows::{self, get, unsigned};
 use crate::ops::{NamespaceStats, Stats};
+use crate::requests::NamespaceOwner;
 
 /// Expired rows that are not swept yet and still counted.
 const ENDED: &str =
     "SELECT space_id, key_id, count(*), sum(least(greatest(cost, 0), 4294967296))::bigint FROM memory_entries
                       WHERE expires_at <= $1 GROUP BY space_id, key_id";
+/// The same, of one caller.
+const ENDED_OF: &str = "
+SELECT e.space_id, e.key_id, count(*), sum(least(greatest(e.cost, 0), 4294967296))::bigint
+  FROM memory_spaces s JOIN memory_entries e ON e.space_id = s.id
+ WHERE s.tenant = $2 AND s.subject = $3 AND e.expires_at <= $1 GROUP BY e.space_id, e.key_id";
 const SPACES: &str = "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces";
+const SPACES_OF: &str = "
+SELECT s.id, s.tenant, s.subject, s.session, s.kind, s.rows, s.bytes FROM memory_spaces s
+ WHERE s.tenant = $1 AND s.subject = $2";
 const KINDS: &str = "SELECT kind, sum(rows)::bigint, sum(bytes)::bigint FROM memory_spaces GROUP BY kind";
 const ENDED_BY_KIND: &str = "
 SELECT s.kind, e.key_id, count(*), sum(least(greatest(e.cost, 0), 4294967296))::bigint
@@ -26,23 +35,22 @@ SELECT sum(pg_total_relation_size(coalesce(part.relid, name::regclass)))::bigint
   FROM unnest(ARRAY['memory_spaces', 'memory_entries', 'memory_tags', 'memory_keys', 'memory_changes']) AS name
   LEFT JOIN LATERAL pg_partition_tree(name::regclass) AS part ON true";
 
-/// Rows and bytes that have ended, of each space.
-async fn ended(db: &Db, now: Timestamp) -> Outcome<Vec<(i64, String, u64, u64)>> {
-    let found = db.query(ENDED, &[&now.micros()]).await?;
-    let read =
-        |row| (get(row, 0).unwrap_or_default(), get(row, 1).unwrap_or_default(), unsigned(row, 2), unsigned(row, 3));
-    Ok(found.iter().map(read).collect())
-}
-
-/// Returns the totals of each namespace.
-pub(super) async fn namespaces(db: &Db, now: Timestamp) -> Outcome<Vec<NamespaceStats>> {
+/// Returns the totals of each namespace, of one caller or of all.
+pub(super) async fn namespaces(db: &Db, of: Option<&NamespaceOwner>, now: Timestamp) -> Outcome<Vec<NamespaceStats>> {
+    let now = now.micros();
+    let (ended, found) = match of {
+        None => (db.query(ENDED, &[&now]).await?, db.query(SPACES, &[]).await?),
+        Some(of) => {
+            let (tenant, subject) = (of.tenant.as_bytes(), of.subject.as_bytes());
+            (db.query(ENDED_OF, &[&now, &tenant, &subject]).await?, db.query(SPACES_OF, &[&tenant, &subject]).await?)
+        }
+    };
     let mut gone: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
-    for (space, _, rows, bytes) in ended(db, now).await? {
-        let (all_rows, all_bytes) = gone.entry(space).or_default();
-        *all_rows += rows;
-        *all_bytes += bytes;
+    for row in &ended {
+        let (all_rows, all_bytes) = gone.entry(get(row, 0).unwrap_or_default()).or_default();
+        *all_rows += unsigned(row, 2);
+        *all_bytes += unsigned(row, 3);
     }
-    let found = db.query(SPACES, &[]).await?;
     let held = found.iter().filter_map(|row| {
         let (namespace, kind) = rows::space(row, 1)?;
         let (gone_rows, gone_bytes) = gone.get(&get(row, 0)?).copied().unwrap_or_default();

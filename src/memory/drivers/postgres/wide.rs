@@ -10,6 +10,7 @@ use helmdeck_core::Timestamp;
 use super::db::{Db, Param};
 use super::error::Outcome;
 use super::locked;
+use super::locks;
 use super::rows::{self, get};
 use super::work::Work;
 use crate::entry::{Kind, Reach};
@@ -64,7 +65,6 @@ const SWEEP: &str = delete!(
              WHERE o.expires_at <= $3 OFFSET 0) d
      WHERE e.space_id = d.space_id AND e.key = d.key"
 );
-const SWEEP_LOCKS: &str = "DELETE FROM memory_locks WHERE until <= $1";
 
 const LARGEST: &str = "
 SELECT id, bytes, sum(bytes) OVER ()::bigint FROM memory_spaces WHERE kind = $1 ORDER BY bytes DESC, id LIMIT $2";
@@ -138,7 +138,7 @@ pub(super) async fn delete_in(db: &Db, work: &mut Work, delete: &Delete, spaces:
 /// Deletes expired rows, except where other transactions write, and expired locks.
 pub(super) async fn sweep(db: &Db, work: &mut Work, now: Timestamp, limit: usize) -> Outcome<u64> {
     let (now, limit) = (now.micros(), rows::limit(limit));
-    db.execute(SWEEP_LOCKS, &[&now]).await?;
+    locks::sweep(db).await?;
     let found = db.query(ENDED, &[&now, &limit]).await?;
     let ended: Vec<(i64, &[u8], bool)> =
         found.iter().filter_map(|row| Some((get(row, 0)?, get(row, 1)?, get(row, 2)?))).collect();

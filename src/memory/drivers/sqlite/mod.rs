@@ -41,7 +41,7 @@ use crate::driver::Driver;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::ops::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
-use crate::requests::{Batch, Canary, PendingOp, Position, Range};
+use crate::requests::{Batch, Canary, NamespaceOwner, PendingOp, Position, Range};
 use crate::sealed::Seal;
 
 static MIGRATIONS: Migrations = Migrations {
@@ -255,8 +255,8 @@ impl Driver for Sqlite {
         self.read(false, move |_, pooled| ranges::scan(&pooled.connection, &range, order, limit, &seal)).await
     }
 
-    async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>> {
-        self.read(false, move |_, pooled| queries::namespaces(&pooled.connection, now)).await
+    async fn namespaces(&self, of: Option<NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+        self.read(false, move |_, pooled| queries::namespaces(&pooled.connection, of.as_ref(), now)).await
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
@@ -308,7 +308,8 @@ impl Driver for Sqlite {
         self.run(move |pool| pool.adopt_if_empty(canary, now)).await
     }
 
-    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
+    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, hold: Duration) -> Result<bool> {
+        let until = now.saturating_add(hold);
         let (name, owner) = (name.to_owned(), owner.to_owned());
         self.run(move |pool| {
             pool.with(WRITER, true, |pooled| {

@@ -12,6 +12,7 @@ use super::rows::{self, meta_columns};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::ops::{NamespaceStats, Stats};
+use crate::requests::NamespaceOwner;
 use crate::sealed::{RawRow, Seal};
 
 const GET: &str = concat!(
@@ -47,17 +48,33 @@ pub(super) fn get(
 const ENDED: &str = "SELECT space_id, key_id, count(*), sum(min(max(cost, 0), 4294967296)) FROM memory_entries
                       WHERE expires_at IS NOT NULL AND expires_at <= ?1 GROUP BY space_id, key_id";
 
-/// Returns what each namespace holds. Cost: linear in namespaces and in rows that have ended.
-pub(super) fn namespaces(db: &Connection, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+/// The same, of one caller: its spaces first, then their rows.
+const ENDED_OF: &str = "
+SELECT e.space_id, e.key_id, count(*), sum(min(max(e.cost, 0), 4294967296))
+  FROM memory_spaces s CROSS JOIN memory_entries e ON e.space_id = s.id
+ WHERE s.tenant = ?2 AND s.subject = ?3 AND +e.expires_at IS NOT NULL AND +e.expires_at <= ?1
+ GROUP BY e.space_id, e.key_id";
+const SPACES: &str = "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces";
+const SPACES_OF: &str =
+    "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces WHERE tenant = ?1 AND subject = ?2";
+
+/// Returns what each namespace holds, of one caller or of all.
+///
+/// Cost: linear in the namespaces and the rows that have ended; of one caller, in its namespaces and rows.
+pub(super) fn namespaces(db: &Connection, of: Option<&NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>> {
     let mut ended: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
-    each(db, ENDED, [now.micros()], |row| {
+    let end = |row: &Row<'_>| {
         let (rows, bytes) = ended.entry(row.get(0)?).or_default();
         *rows += rows::unsigned(row.get_ref(2)?);
         *bytes += rows::unsigned(row.get_ref(3)?);
         Ok(())
-    })?;
+    };
+    match of {
+        None => each(db, ENDED, [now.micros()], end)?,
+        Some(of) => each(db, ENDED_OF, (now.micros(), &of.tenant, &of.subject), end)?,
+    }
     let mut all = Vec::new();
-    each(db, "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces", [], |row| {
+    let hold = |row: &Row<'_>| {
         let (ended_rows, ended_bytes) = ended.get(&row.get(0)?).copied().unwrap_or_default();
         let rows = rows::unsigned(row.get_ref(5)?).saturating_sub(ended_rows);
         let Some(kind) = Kind::parse(&rows::text(row.get_ref(4)?)) else { return Ok(()) };
@@ -76,7 +93,11 @@ pub(super) fn namespaces(db: &Connection, now: Timestamp) -> Result<Vec<Namespac
             });
         }
         Ok(())
-    })?;
+    };
+    match of {
+        None => each(db, SPACES, [], hold)?,
+        Some(of) => each(db, SPACES_OF, (&of.tenant, &of.subject), hold)?,
+    }
     Ok(all)
 }
 
