@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use helmdeck_memory::Result;
 use tokio::sync::Mutex;
 
@@ -12,13 +13,20 @@ use crate::system::System;
 /// How soon joining is tried again.
 const JOIN_AGAIN: Duration = Duration::from_secs(5);
 
-/// The proof that a process is alive, in the way of its driver. It ends when it is dropped.
+/// The proof that a process is alive, in the way of its driver. It ends when it is dropped, or soon after that.
+#[async_trait]
 pub(crate) trait Lease: Debug + Send + Sync {
     /// Returns the id under which the process writes now.
     fn id(&self) -> Arc<str>;
 
     /// Returns whether the process may still write under an id.
     fn holds(&self, id: &str) -> bool;
+
+    /// Ends it now, for a process that is about to stop.
+    ///
+    /// # Errors
+    /// `Unavailable`: it ends by itself later.
+    async fn end(&self) -> Result<()>;
 }
 
 /// This process as an owner of jobs and idempotency keys. Dropping it gives up all that has not ended.
@@ -63,12 +71,27 @@ impl System {
 
     /// Returns the number of servers that share this database and are alive: 1 if it is a file of this machine.
     ///
-    /// In PostgreSQL those count that have joined ([`System::replica`]), until 20 seconds after they were last heard of.
+    /// In PostgreSQL those count that have joined ([`System::replica`]), until they leave ([`System::leave`]), or 20 seconds
+    /// after they were last heard of.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn live_replicas(&self) -> Result<u64> {
         Ok(self.driver().live_replicas().await?.map_or(1, |live| live.max(1)))
+    }
+
+    /// Leaves, as the last act of a process: others need not wait until its lease has run out.
+    ///
+    /// What it has not ended is given up.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`: it counts as alive for up to 20 seconds more.
+    pub async fn leave(&self) -> Result<()> {
+        let joined = std::mem::take(&mut *self.joined().lock().await).upgrade();
+        match joined {
+            Some(replica) => replica.0.end().await,
+            None => Ok(()),
+        }
     }
 
     /// Joins if servers of many machines share this database, and stays so until the future is dropped.

@@ -42,6 +42,8 @@ const LEVEL: &str = "info";
 const THREADS: usize = 4;
 /// Interval at which events that wait for their event server are looked for.
 const SEND_EVERY: Duration = Duration::from_secs(5);
+/// How long the goodbye to the other servers may take.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 /// How often the system database is swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// Interval at which the servers are counted.
@@ -106,7 +108,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
             tokio::spawn(stop.clone().run_until_cancelled_owned(count(system.clone(), replicas)));
         }
         let joining = system.clone();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(async move { joining.stay_joined().await }));
+        tokio::spawn(async move { joining.stay_joined().await });
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
     server = server.webhook(crate::webhook::receiver(&setup)?).operator(operator(&setup, reloader.settings()));
@@ -163,6 +165,11 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         }
     };
     setup.shut_down(&engine).await;
+    if let Ok(system) = setup.system()
+        && !matches!(tokio::time::timeout(LEAVE_WITHIN, system.leave()).await, Ok(Ok(())))
+    {
+        tracing::debug!("this server could not leave the others; they count it for a while longer");
+    }
     export.finish().await;
     answer.and_then(|()| signals::end_of_server())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
+use async_trait::async_trait;
 use helmdeck_core::hex;
 use helmdeck_memory::{Result, StoreError};
 use parking_lot::Mutex;
@@ -67,6 +68,7 @@ impl RowLease {
     }
 }
 
+#[async_trait]
 impl Lease for RowLease {
     fn id(&self) -> Arc<str> {
         Arc::clone(&self.held.now.lock().id)
@@ -75,6 +77,16 @@ impl Lease for RowLease {
     fn holds(&self, id: &str) -> bool {
         let now = self.held.now.lock();
         *now.id == *id && Instant::now() < now.until
+    }
+
+    async fn end(&self) -> Result<()> {
+        self.renewing.abort();
+        let id = {
+            let mut now = self.held.now.lock();
+            now.until = Instant::now();
+            Arc::clone(&now.id)
+        };
+        end(&self.held.driver, &id).await
     }
 }
 

@@ -15,6 +15,7 @@ const STEPS: &[(&str, &str)] = &[("system", include_str!("../../migrations/postg
 const ADDITIONS: &[(&str, &str)] = &[
     ("callers", include_str!("../../migrations/postgres/added_callers.sql")),
     ("queue", include_str!("../../migrations/postgres/added_queue.sql")),
+    ("labels", include_str!("../../migrations/postgres/added_labels.sql")),
 ];
 
 /// Advisory lock of a migration: the first eight bytes of `hd_system`.

@@ -46,6 +46,47 @@ async fn statements_touch_as_much_in_a_large_database() {
     assert!(worse.is_empty(), "statements grow with the rows:\n{}", worse.join("\n"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_touches_as_much_with_many_waiting_jobs() {
+    let server = Server::shared();
+    for label in ["able", "unable"] {
+        let (few, many) = (claim_buffers(&server, 1_000, label).await, claim_buffers(&server, 100_000, label).await);
+        assert!(many <= TIMES * few + MORE, "a claim of a replica that is {label}: {few} -> {many} buffers");
+    }
+}
+
+/// Lets jobs of 50 callers wait, and returns the buffers of a claim.
+async fn claim_buffers(server: &Server, waiting: u64, label: &str) -> u64 {
+    let url = server.database();
+    System::connect(&url, &Config::default()).unwrap().replica().await.unwrap();
+    let (now, later) = (NOW.micros(), NOW.saturating_add(Duration::from_secs(86_400)).micros());
+    server.sql(
+        &url,
+        &format!(
+            "INSERT INTO system_jobs (id, tenant, subject, pack, version, state, owner, revision, created_at, expires_at, label)
+             SELECT lpad(n::text, 26, '0'), 't', 'user' || (n % 50), 'p', 1, 'queued', 'queue', 1, {now}, {later}, 'able'
+               FROM generate_series(1, {waiting}) n;
+             INSERT INTO system_job_calls SELECT id, '\\x00' FROM system_jobs"
+        ),
+    );
+    server.sql(&url, "VACUUM ANALYZE");
+    let recorder = StatementRecorder::start(server);
+    StatementRecorder::explain(server, &url);
+    let (url, mut config) = (recorder.url(&url), Config::default());
+    config.connections = Some(Connections::new(&url, 1, &config).unwrap());
+    let system = System::connect(&url, &config).unwrap();
+    let replica = system.replica().await.unwrap();
+    let owner = replica.id();
+    for number in 1..=2 {
+        let _ = recorder.take_plans();
+        let id = ClaimId { owner: Arc::clone(&owner), number };
+        let claim = Claim { id, labels: Arc::from([label.to_owned()]), places: 4, per_caller: 4, now: NOW };
+        assert_eq!(system.claim_jobs(claim).await.unwrap().len(), if label == "able" { 4 } else { 0 });
+    }
+    let plans = recorder.take_plans();
+    plans.iter().filter(|plan| plan.sql.contains("system_claim_jobs")).map(|plan| plan.buffers).max().unwrap()
+}
+
 /// Fills a database and runs the statements of calls in it. Returns the most buffers of each.
 async fn measure(server: &Server, rows: u64) -> BTreeMap<String, u64> {
     let url = server.database();

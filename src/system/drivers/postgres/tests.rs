@@ -65,7 +65,7 @@ async fn replicas_may_start_at_once_on_an_empty_database() {
     }
     assert_eq!(at(&url).counters().await.unwrap()[0].value, 8);
     assert_eq!(server.query(&url, "SELECT count(*) FROM system_migrations"), "1");
-    assert_eq!(server.query(&url, "SELECT count(*) FROM system_additions"), "2");
+    assert_eq!(server.query(&url, "SELECT count(*) FROM system_additions"), "3");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,6 +148,21 @@ async fn live_replicas_are_counted() {
     assert_eq!(two.live_replicas().await.unwrap(), 2);
     drop(first);
     until_gone(async || two.live_replicas().await.unwrap() == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_that_leaves_is_gone_at_once() {
+    let server = Server::shared();
+    let url = server.database();
+    let (one, two) = (at(&url), at(&url));
+    let (here, _there) = (one.replica().await.unwrap(), two.replica().await.unwrap());
+    let job = add(&one, &here, "a", 1).await;
+    one.leave().await.unwrap();
+    assert_eq!(two.live_replicas().await.unwrap(), 1);
+    assert!(!here.holds(&here.id()), "it owns nothing any more");
+    assert!(!save(&one, &[JobRow { revision: 2, ..job }]).await);
+    assert_eq!(end_lost(&two).await, 1);
+    one.leave().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aes_gcm::aead::Generate;
+use async_trait::async_trait;
 use helmdeck_core::hex;
 use helmdeck_memory::{Result, StoreError};
 
@@ -46,6 +47,7 @@ impl FileLock {
     }
 }
 
+#[async_trait]
 impl Lease for FileLock {
     fn id(&self) -> Arc<str> {
         Arc::clone(&self.name)
@@ -53,6 +55,11 @@ impl Lease for FileLock {
 
     fn holds(&self, id: &str) -> bool {
         *self.name == *id
+    }
+
+    async fn end(&self) -> Result<()> {
+        // The kernel frees the lock with the process.
+        Ok(())
     }
 }
 
