@@ -169,6 +169,30 @@ async fn the_command_lists_fetches_checks_and_deletes_files() {
     }
 }
 
+/// A machine whose clock is wrong by an hour: a bucket refuses signatures of 15 minutes ago.
+#[tokio::test]
+async fn a_bucket_is_used_by_a_machine_whose_clock_is_wrong() {
+    let [_, place] = Fixture::both();
+    let keys = place.write("local", &["first".to_owned(), long()]).await;
+    let libraries = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let mut libraries = libraries.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    let library = libraries.find(|library| library.exists()).expect("libfaketime is missing (Debian: faketime)");
+    for wrong in ["+1h", "-1h"] {
+        let run = |arguments: &[&str]| {
+            let mut command = place.command(arguments);
+            command.env("LD_PRELOAD", &library).env("FAKETIME", wrong).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            Run::of(command.output().unwrap())
+        };
+        let listed = run(&["artifact", "list", "--json"]);
+        assert_eq!(listed.code, 0, "{wrong}: {}", listed.stderr);
+        let found: Value = serde_json::from_str(&listed.stdout).unwrap();
+        assert_eq!(found["artifacts"].as_array().unwrap().len(), 2, "{wrong}");
+        let read = run(&["artifact", "get", &keys[1]]);
+        assert!(read.stdout == long(), "{wrong}: {}", read.stderr);
+        assert!(read.stderr.contains("the clock of this machine differs"), "{wrong}: {}", read.stderr);
+    }
+}
+
 #[tokio::test]
 async fn the_routes_list_stream_and_delete_files() {
     for place in Fixture::both() {

@@ -9,6 +9,8 @@ mod names;
 mod place;
 #[cfg(feature = "s3")]
 mod s3;
+#[cfg(feature = "s3")]
+mod skew;
 mod store;
 mod sweeping;
 mod upload;

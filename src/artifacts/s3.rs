@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use helmdeck_core::Secret;
+use helmdeck_core::{Clock, Secret, SystemClock};
 use helmdeck_egress::Egress;
 use object_store::aws::AmazonS3Builder;
 use object_store::client::{
@@ -17,6 +17,7 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::location::{S3Credentials, S3Location};
 use crate::place::{ArtifactBackend, Opened};
+use crate::skew::Skew;
 
 /// Timeout of one request: long enough for one part of an upload over a slow line.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -51,7 +52,11 @@ fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -
         .with_access_key_id(&credentials.key_id)
         .with_secret_access_key(credentials.secret.expose())
         .with_retry(retry)
-        .with_http_connector(Connector(egress.reaching_only(endpoint, SILENCE)));
+        .with_http_connector(Connector(Guarded {
+            egress: egress.reaching_only(endpoint, SILENCE),
+            skew: Arc::new(Skew::new(credentials.secret.clone())),
+            clock: Arc::new(SystemClock::default()),
+        }));
     if let Some(token) = &credentials.token {
         builder = builder.with_token(token.expose());
     }
@@ -64,24 +69,37 @@ fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -
 
 /// Passes the client of egress to `object_store`, so that it creates none itself.
 #[derive(Debug)]
-struct Connector(Egress);
+struct Connector(Guarded);
 
 impl HttpConnector for Connector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Guarded(self.0.clone())))
+        Ok(HttpClient::new(self.0.clone()))
     }
 }
 
 /// Client of egress, made by the first request.
-#[derive(Debug)]
-struct Guarded(Egress);
+#[derive(Clone)]
+struct Guarded {
+    egress: Egress,
+    skew: Arc<Skew>,
+    clock: Arc<dyn Clock>,
+}
+
+helmdeck_core::redacted_debug!(Guarded);
 
 #[async_trait]
 impl HttpService for Guarded {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         // A redirect would carry the signature to another host.
-        let client = self.0.single_step_client().await;
+        let client = self.egress.single_step_client().await;
         let client = client.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
-        HttpService::call(&client, request).await
+        let signed = self.skew.correct(&mut request, self.clock.now());
+        let mut again = request.clone();
+        let response = HttpService::call(&client, request).await?;
+        if !self.skew.note(signed, response.status(), response.headers(), self.clock.now()) {
+            return Ok(response);
+        }
+        self.skew.sign(&mut again, self.clock.now());
+        HttpService::call(&client, again).await
     }
 }

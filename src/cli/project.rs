@@ -1,6 +1,6 @@
 //! The environment of a project: session, agent, trust and event servers, from this process.
 
-use helmdeck_forge::{ProjectEnvironment, Trust};
+use helmdeck_forge::{ProjectEnvironment, Trust, Zone};
 
 use crate::env::ProcessEnvironment;
 use crate::exit::Result;
@@ -27,7 +27,7 @@ pub(crate) fn environment(
         let given = given.map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
         Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
     };
-    let mut environment = ProjectEnvironment { zone: jiff::tz::TimeZone::system(), ..ProjectEnvironment::default() };
+    let mut environment = ProjectEnvironment { zone: Zone::System, ..ProjectEnvironment::default() };
     #[cfg(feature = "nats")]
     {
         environment.links = Some(std::sync::Arc::new(link::Servers::default()));

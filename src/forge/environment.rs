@@ -1,12 +1,14 @@
 //! Environment of a project: clock, id generator, agent, event sinks, running checks, trust.
 
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_events::Sink;
 use helmdeck_process::Running;
+use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use crate::config::EventsConfig;
@@ -58,13 +60,36 @@ impl Default for Trust {
     }
 }
 
+/// A time zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Zone {
+    /// UTC.
+    #[default]
+    Utc,
+    /// The zone of the machine. It is looked up at its first use, because the lookup reads the whole folder of zones.
+    System,
+}
+
+impl Deref for Zone {
+    type Target = TimeZone;
+
+    fn deref(&self) -> &TimeZone {
+        static UTC: TimeZone = TimeZone::UTC;
+        static SYSTEM: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
+        match self {
+            Self::Utc => &UTC,
+            Self::System => &SYSTEM,
+        }
+    }
+}
+
 /// Environment of a project. All of it is injected, so every rule can be tested with a manual clock.
 #[derive(Clone)]
 pub struct ProjectEnvironment {
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The zone in which people read times; times in files are UTC but for `[HH:MM]` in `progress.txt`.
-    pub zone: jiff::tz::TimeZone,
+    pub zone: Zone,
     /// New ids.
     pub ids: Arc<dyn Ids>,
     /// Name of the agent in events and artifacts. Default: `Forge` (the persona of the RFC's examples).
@@ -102,7 +127,7 @@ impl Default for ProjectEnvironment {
     fn default() -> Self {
         Self {
             clock: Arc::new(SystemClock::default()),
-            zone: jiff::tz::TimeZone::UTC,
+            zone: Zone::Utc,
             ids: Arc::new(RandomIds),
             agent: AGENT.to_owned(),
             session: None,

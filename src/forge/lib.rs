@@ -45,7 +45,7 @@ pub use helmdeck_forge_files::{
 };
 
 pub use config::Config;
-pub use environment::{Ids, Links, ProjectEnvironment, Trust};
+pub use environment::{Ids, Links, ProjectEnvironment, Trust, Zone};
 pub use events::subjects::{self, Subject};
 pub use git::{Git, Oid};
 pub use project::Project;
