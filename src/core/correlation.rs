@@ -107,6 +107,12 @@ impl Correlation {
         Scope { future: Some(future), correlation: self }
     }
 
+    /// Returns whether spans are recorded.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.trace.as_ref().is_some_and(Trace::is_recorded)
+    }
+
     /// Starts a child span, and makes it the parent of further ones. `None` if spans are not recorded.
     #[must_use]
     pub fn begin_span(

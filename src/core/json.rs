@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for Checked {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let mut keys = HashSet::new();
+        let mut keys = Keys::default();
         while let Some(key) = members.next_key::<Key<'_>>()? {
             members.next_value_seed(Self)?;
             if !keys.insert(key) {
@@ -213,6 +213,32 @@ impl<'de> Visitor<'de> for Checked {
 #[derive(Deserialize, PartialEq, Eq, Hash)]
 #[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Keys that were seen. Few are compared with each other, which is faster than to hash them.
+#[derive(Default)]
+struct Keys<'a> {
+    few: Vec<Key<'a>>,
+    many: HashSet<Key<'a>>,
+}
+
+impl<'a> Keys<'a> {
+    const FEW: usize = 16;
+
+    /// Adds a key; `false` if it was there.
+    fn insert(&mut self, key: Key<'a>) -> bool {
+        if self.many.is_empty() {
+            if self.few.contains(&key) {
+                return false;
+            }
+            if self.few.len() < Self::FEW {
+                self.few.push(key);
+                return true;
+            }
+            self.many.extend(self.few.drain(..));
+        }
+        self.many.insert(key)
+    }
+}
 
 struct Strict;
 
@@ -325,11 +351,19 @@ mod tests {
 
     #[test]
     fn checking_refuses_what_strict_reading_refuses() {
+        let object = |members: usize, again: Option<usize>| {
+            let members: Vec<String> = (0..members).chain(again).map(|number| format!("\"{number}\":0")).collect();
+            format!("{{{}}}", members.join(",")).into_bytes()
+        };
         let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels)).into_bytes();
         for (text, accepted) in [
             (br#"{"a":[1,-2,1.5,"x\n",null,true],"b":{"a":{}}}"#.to_vec(), true),
             (br#"{"a":1,"a":2}"#.to_vec(), false),
             (br#"[{"a":{"b":1,"\u0062":2}}]"#.to_vec(), false),
+            (object(100, None), true),
+            (object(100, Some(3)), false),
+            (object(17, Some(16)), false),
+            (object(16, Some(15)), false),
             (b"{} {}".to_vec(), false),
             (b"\"\xff\"".to_vec(), false),
             (b"1e999".to_vec(), false),

@@ -1,6 +1,7 @@
 //! JSON Schema 2020-12: validation and default values.
 
 mod cost;
+mod stream;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,6 +10,7 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value};
 
 use self::cost::Graph;
+use self::stream::Stream;
 use crate::error::Violation;
 use crate::json::members;
 use crate::suggest;
@@ -35,6 +37,8 @@ pub struct Schema {
     shape: Shape,
     /// Made at first use, with the reason if the schema cannot be used.
     compiled: OnceLock<Result<Compiled, String>>,
+    /// Made at first use; `None` if only the validator knows the schema.
+    stream: OnceLock<Option<Stream>>,
 }
 
 /// What a schema is checked with.
@@ -48,20 +52,22 @@ impl Compiled {
     fn new(source: &Value) -> Result<Self, String> {
         // Before anything follows the references: the compiler and the search for defaults do too.
         let graph = Graph::read(source).map_err(|why| format!("the schema is not valid: {why}"))?;
-        let validator = jsonschema::options()
-            .with_draft(jsonschema::Draft::Draft202012)
-            .should_validate_formats(true)
-            .with_pattern_options(jsonschema::PatternOptions::regex())
-            .build(source)
-            .map_err(|error| {
-                let at = error.instance_path().to_string();
-                format!(
-                    "the schema is not valid{}: {error}",
-                    if at.is_empty() { String::new() } else { format!(" at {at}") }
-                )
-            })?;
+        let validator = options().build(source).map_err(|error| {
+            let at = error.instance_path().to_string();
+            format!(
+                "the schema is not valid{}: {error}",
+                if at.is_empty() { String::new() } else { format!(" at {at}") }
+            )
+        })?;
         Ok(Self { validator, defaults: collect(source, source, 0), graph })
     }
+}
+
+fn options() -> jsonschema::ValidationOptions<'static> {
+    jsonschema::options()
+        .with_draft(jsonschema::Draft::Draft202012)
+        .should_validate_formats(true)
+        .with_pattern_options(jsonschema::PatternOptions::regex())
 }
 
 /// What is known of a schema without asking the validator.
@@ -111,7 +117,7 @@ impl Schema {
     /// be compiled after all, it accepts nothing and says why.
     #[must_use]
     pub fn trusted(source: Value) -> Self {
-        Self { shape: shape_of(&source), source, compiled: OnceLock::new() }
+        Self { shape: shape_of(&source), source, compiled: OnceLock::new(), stream: OnceLock::new() }
     }
 
     /// Returns the schema that accepts every JSON document.
@@ -130,13 +136,17 @@ impl Schema {
         &self.source
     }
 
-    /// Returns whether the first byte shows that the schema accepts a JSON text.
+    /// Returns whether a JSON text is known to be valid without building its value.
+    ///
+    /// `false` says nothing: the value has to be validated. If a value is needed anyway, validate it at once.
     #[must_use]
     pub fn accepts_unread(&self, text: &[u8]) -> bool {
         match self.shape {
             Shape::Anything => true,
             Shape::AnyObject => text.trim_ascii_start().first() == Some(&b'{'),
-            Shape::Ruled => false,
+            Shape::Ruled => {
+                self.stream.get_or_init(|| Stream::read(&self.source)).as_ref().is_some_and(|known| known.accepts(text))
+            }
         }
     }
 

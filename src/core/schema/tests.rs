@@ -98,6 +98,163 @@ fn plain_shapes_are_accepted_unread() {
 }
 
 #[test]
+fn common_schemas_accept_unread() {
+    let issues = schema(json!({
+        "type": "object", "required": ["issues", "next"], "additionalProperties": false,
+        "properties": {
+            "issues": {"type": "array", "maxItems": 2, "items": {"$ref": "#/$defs/issue"}},
+            "next": {"type": ["string", "null"], "format": "uri"},
+        },
+        "$defs": {"issue": {
+            "type": "object", "required": ["number"],
+            "properties": {
+                "number": {"type": "integer", "minimum": 1, "maximum": 9}, "size": {"type": "number"},
+                "state": {"enum": ["open", "closed"]}, "at": {"type": "string", "pattern": "^[0-9]+$", "maxLength": 3},
+            },
+        }},
+    }));
+    for valid in [
+        r#"{"issues":[],"next":null}"#,
+        r#" {"next":"https://example.com/2","issues":[{"number":1},{"number":9,"more":[{}]}]} "#,
+        r#"{"issues":[{"st\u0061te":"open","at":"123","number":3,"size":1.5}],"next":null}"#,
+    ] {
+        assert!(issues.accepts_unread(valid.as_bytes()), "{valid}");
+        assert!(issues.validate(&serde_json::from_str(valid).unwrap()).is_ok());
+    }
+    for invalid in [
+        r#"{"issues":[]}"#,
+        r#"{"issues":[],"next":null,"more":1}"#,
+        r#"{"issues":[],"next":3}"#,
+        r#"{"issues":[],"next":"no uri"}"#,
+        r#"{"issues":[{"number":0}],"next":null}"#,
+        r#"{"issues":[{"number":10}],"next":null}"#,
+        r#"{"issues":[{"number":1,"state":"o"}],"next":null}"#,
+        r#"{"issues":[{"number":1,"at":"x"}],"next":null}"#,
+        r#"{"issues":[{"number":1,"at":"1234"}],"next":null}"#,
+        r#"{"issues":[{"number":1},{"number":1},{"number":1}],"next":null}"#,
+        r#"{"issues":[],"next":null"#,
+        r#"{"issues":[],"next":null} {}"#,
+        r"[]",
+    ] {
+        assert!(!issues.accepts_unread(invalid.as_bytes()), "{invalid}");
+    }
+    // It is a valid number, but only the validator knows that it is an integer.
+    let spelled = r#"{"issues":[{"number":1.0}],"next":null}"#;
+    assert!(!issues.accepts_unread(spelled.as_bytes()));
+    assert!(issues.validate(&serde_json::from_str(spelled).unwrap()).is_ok());
+}
+
+#[test]
+fn other_schemas_accept_nothing_unread() {
+    for other in [
+        json!({"anyOf": [{"type": "object"}]}),
+        json!({"not": {"type": "string"}}),
+        json!({"type": "array", "uniqueItems": true}),
+        json!({"type": "array", "prefixItems": [true]}),
+        json!({"type": "object", "minProperties": 0}),
+        json!({"type": "object", "patternProperties": {"a": true}}),
+        json!({"$ref": "#/$defs/a", "type": "object", "$defs": {"a": {"type": "object"}}}),
+        json!({"properties": {"a": {"$ref": "#"}}}),
+        json!({"minimum": 0.5}),
+        json!({"enum": [1]}),
+        json!({"required": ["a"], "additionalProperties": {"type": "string"}}),
+    ] {
+        let other = Schema::trusted(other);
+        for text in ["{}", "[]", "1", "\"a\"", r#"{"a":"b"}"#] {
+            assert!(!other.accepts_unread(text.as_bytes()), "{other:?} {text}");
+        }
+    }
+}
+
+/// Makes schemas and documents by chance, from a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn schema(&mut self, depth: u64) -> Value {
+        let mut made = serde_json::Map::new();
+        if self.below(4) > 0 {
+            let types = ["null", "boolean", "integer", "number", "string", "array", "object"];
+            let mut one = || types[usize::try_from(self.below(7)).unwrap()];
+            let (first, second) = (one(), one());
+            made.insert("type".into(), if first == second { json!(first) } else { json!([first, second]) });
+        }
+        for (keyword, rule) in [
+            ("minimum", json!(1)),
+            ("maximum", json!(2)),
+            ("maxItems", json!(1)),
+            ("minItems", json!(1)),
+            ("enum", json!(["a", "é"])),
+            ("pattern", json!("^a")),
+            ("minLength", json!(1)),
+            ("required", json!(["a"])),
+            ("additionalProperties", json!(false)),
+        ] {
+            if self.below(7) == 0 {
+                made.insert(keyword.into(), rule);
+            }
+        }
+        if depth > 0 && self.below(2) == 0 {
+            made.insert("properties".into(), json!({"a": self.schema(depth - 1), "é": self.schema(depth - 1)}));
+        }
+        if depth > 0 && self.below(2) == 0 {
+            made.insert("items".into(), self.schema(depth - 1));
+        }
+        Value::Object(made)
+    }
+
+    fn document(&mut self, depth: u64) -> String {
+        match self.below(if depth == 0 { 8 } else { 12 }) {
+            0 => "null".into(),
+            1 => "true".into(),
+            2 => "1".into(),
+            3 => "-3".into(),
+            4 => "1.5".into(),
+            5 => "2.0".into(),
+            6 => r#""a""#.into(),
+            7 => r#""\u00e9""#.into(),
+            8 | 9 => {
+                let items: Vec<String> = (0..self.below(3)).map(|_| self.document(depth - 1)).collect();
+                format!("[{}]", items.join(","))
+            }
+            _ => {
+                let names = [r#""a""#, r#""\u00e9""#, r#""b""#];
+                let count = self.below(4);
+                let member = |chance: &mut Self| {
+                    let name = names[usize::try_from(chance.below(3)).unwrap()];
+                    format!("{name}:{}", chance.document(depth - 1))
+                };
+                let members: Vec<String> = (0..count).map(|_| member(self)).collect();
+                format!("{{{}}}", members.join(","))
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_accepted_unread_is_valid() {
+    let mut chance = Chance(1);
+    let (mut accepted, mut valid) = (0, 0);
+    for _ in 0..3000 {
+        let schema = schema(chance.schema(2));
+        for _ in 0..20 {
+            let text = chance.document(2);
+            let is_valid = schema.validate(&serde_json::from_str(&text).unwrap()).is_ok();
+            if schema.accepts_unread(text.as_bytes()) {
+                assert!(is_valid, "{schema:?} {text}");
+                accepted += 1;
+            }
+            valid += u32::from(is_valid);
+        }
+    }
+    assert!(accepted * 10 > valid * 8, "it is of use: {accepted} of {valid}");
+}
+
+#[test]
 fn a_member_can_be_taken_off() {
     assert_eq!(
         take_member(r#"{"a":1.0,"_session_id":"s","b":2}"#, "_session_id").unwrap(),
