@@ -67,7 +67,7 @@ impl Engine {
     /// Any [`Code`]; `not_found` if the pack or version does not exist.
     pub async fn call(&self, call: Call) -> Result<Outcome> {
         let pack = self.0.find(&call).await?;
-        found::run(&self.0, pack, call).await
+        found::run(&self.0, &pack, call).await
     }
 
     /// Explains the state of the cache for a call, without running anything.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use helmdeck_core::manifest::HandlerSpec;
 use helmdeck_core::{Call, Code, Error, Outcome, Result};
-use tower::ServiceExt;
 
 use super::inner::Inner;
 use crate::registry::Registered;
@@ -59,14 +58,14 @@ impl Found {
         if call.pack != self.registered.manifest.name {
             return Err(Error::new(Code::Internal, "internal error: the call was routed to the wrong pack"));
         }
-        run(&self.inner, Arc::clone(&self.registered), call).await
+        run(&self.inner, &self.registered, call).await
     }
 }
 
 /// Runs a call through the pipeline of its pack.
-pub(super) async fn run(inner: &Arc<Inner>, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
+pub(super) async fn run(inner: &Arc<Inner>, registered: &Arc<Registered>, call: Call) -> Result<Outcome> {
     if !matches!(registered.manifest.handler, HandlerSpec::Mcp { .. }) {
-        return registered.service.clone().oneshot(call).await;
+        return registered.service.call(call).await;
     }
     Box::pin(run_tool(inner, registered, call)).await
 }
@@ -75,15 +74,15 @@ pub(super) async fn run(inner: &Arc<Inner>, registered: Arc<Registered>, call: C
 ///
 /// If the server has replaced the tool since the pack was made, the tool was not called. The call then goes once to the
 /// current pack.
-async fn run_tool(inner: &Arc<Inner>, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
+async fn run_tool(inner: &Arc<Inner>, registered: &Arc<Registered>, call: Call) -> Result<Outcome> {
     let again = call.clone();
-    match registered.service.clone().oneshot(call).await {
+    match registered.service.call(call).await {
         Err(error) if error.code() == Code::Conflict => {
             let now = inner.find(&again).await?;
-            if Arc::ptr_eq(&now, &registered) {
+            if Arc::ptr_eq(&now, registered) {
                 return Err(error);
             }
-            now.service.clone().oneshot(again).await
+            now.service.call(again).await
         }
         answer => answer,
     }

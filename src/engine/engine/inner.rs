@@ -61,7 +61,7 @@ impl CallRunner for Inner {
     fn run_call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Outcome>> {
         Box::pin(async move {
             let pack = self.find(&call).await?;
-            found::run(&self, pack, call).await
+            found::run(&self, &pack, call).await
         })
     }
 }

@@ -11,6 +11,7 @@ use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Call, Clock, Code, Error, Fault, Identity, Outcome, RequestId, Result, Span};
 use tower::{Layer, Service};
 
+use super::AnswerNow;
 use super::finish::{After, Finish};
 use crate::audit::{Audit, Record};
 use crate::metrics::PackMetrics;
@@ -57,44 +58,61 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Obse
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let observer = &self.observer;
-        let audited = observer.audit.is_some().then(|| {
-            let input = if observer.learns { call.input.clone() } else { Bytes::new() };
-            (Arc::clone(&call.identity), input, call.correlation.request_id.clone())
-        });
+        let audited = self.observer.audited(&call);
         let span = call.correlation.begin_span(|| format!("pack {}", call.pack).into(), SpanKind::Internal);
-        let (observer, started) = (Arc::clone(observer), observer.clock.monotonic());
-        let note = Note(Some(Pending { observer, started, audited, span }));
-        Finish::new(self.inner.call(call), note)
+        let pending = Pending { started: self.observer.clock.monotonic(), audited, span };
+        Finish::new(self.inner.call(call), Note(Some((Arc::clone(&self.observer), pending))))
+    }
+}
+
+impl<S: AnswerNow> AnswerNow for Observe<S> {
+    fn answer_now(&self, call: &mut Call) -> Option<Result<Outcome>> {
+        if call.correlation.is_recorded() {
+            // The span of a call begins before what is inside of it.
+            return None;
+        }
+        let started = self.observer.clock.monotonic();
+        let result = self.inner.answer_now(call)?;
+        let pending = Pending { started, audited: self.observer.audited(call), span: None };
+        Some(self.observer.write_down(pending, result))
     }
 }
 
 /// Recorded once when the call ends: with its result, or as cancelled if its future was dropped.
-pub(crate) struct Note(Option<Pending>);
+pub(crate) struct Note(Option<(Arc<Observer>, Pending)>);
 
 struct Pending {
-    observer: Arc<Observer>,
     started: Duration,
-    audited: Option<(Arc<Identity>, Bytes, Option<RequestId>)>,
+    audited: Option<Audited>,
     /// `None` = spans are not recorded.
     span: Option<Span>,
 }
 
-impl Pending {
-    fn write_down(self, mut result: Result<Outcome>) -> Result<Outcome> {
-        let Observer { metrics, audit, clock, .. } = &*self.observer;
-        let duration = clock.monotonic().saturating_sub(self.started);
+/// What the audit needs of a call: its caller, its input if the audit may learn from it, and its request id.
+type Audited = (Arc<Identity>, Bytes, Option<RequestId>);
+
+impl Observer {
+    fn audited(&self, call: &Call) -> Option<Audited> {
+        self.audit.is_some().then(|| {
+            let input = if self.learns { call.input.clone() } else { Bytes::new() };
+            (Arc::clone(&call.identity), input, call.correlation.request_id.clone())
+        })
+    }
+
+    fn write_down(&self, pending: Pending, mut result: Result<Outcome>) -> Result<Outcome> {
+        let Self { metrics, audit, clock, .. } = self;
+        let duration = clock.monotonic().saturating_sub(pending.started);
         if let Ok(outcome) = &mut result {
             outcome.duration = duration;
         }
         metrics.record(&result, duration);
-        if let Some(span) = self.span {
+        if let Some(span) = pending.span {
             describe(span, metrics, &result);
         }
         if let Err(error) = &result {
             report(metrics.pack(), error, duration);
         }
-        if let (Some(audit), Some((identity, input, request_id))) = (audit, self.audited) {
+        if let (Some(audit), Some((identity, input, request_id))) = (audit, pending.audited) {
             let record = Record::of(metrics, &result, identity, input, duration, clock.now());
             audit.push(record.requested_by(request_id));
         }
@@ -105,7 +123,7 @@ impl Pending {
 impl After for Note {
     fn after(mut self, result: Result<Outcome>) -> Result<Outcome> {
         match self.0.take() {
-            Some(pending) => pending.write_down(result),
+            Some((observer, pending)) => observer.write_down(pending, result),
             None => result,
         }
     }
@@ -113,8 +131,8 @@ impl After for Note {
 
 impl Drop for Note {
     fn drop(&mut self) {
-        if let Some(pending) = self.0.take() {
-            let _ = pending.write_down(Err(Error::new(Code::Cancelled, "the caller went away")));
+        if let Some((observer, pending)) = self.0.take() {
+            let _ = observer.write_down(pending, Err(Error::new(Code::Cancelled, "the caller went away")));
         }
     }
 }

@@ -11,7 +11,7 @@ use helmdeck_core::call::Raw;
 use helmdeck_core::{CacheStatus, Call, Directive, Error, Outcome, Result};
 use tower::{Layer, Service};
 
-use super::{Answered, answer};
+use super::{AnswerNow, Answered, answer};
 use crate::cache::counters::Saved;
 use crate::cache::freshness::Freshness;
 use crate::cache::hot::Alias;
@@ -46,14 +46,23 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let alias = self.cache.alias(&call, self.cache.raw(&call));
-        match recall(&self.cache, &call, &alias) {
-            Some(outcome) => answer(Ok(outcome)),
-            None => {
-                call.stage.raw = Some(Raw { input: alias.input, secrets: alias.secrets });
-                Either::Right(self.inner.call(call))
-            }
+        // It was looked for before, if the bytes are noted.
+        let recalled = if call.stage.raw.is_none() { self.answer_now(&mut call) } else { None };
+        match recalled {
+            Some(result) => answer(result),
+            None => Either::Right(self.inner.call(call)),
         }
+    }
+}
+
+impl<S> AnswerNow for Recall<S> {
+    fn answer_now(&self, call: &mut Call) -> Option<Result<Outcome>> {
+        let alias = self.cache.alias(call, self.cache.raw(call));
+        let recalled = recall(&self.cache, call, &alias);
+        if recalled.is_none() {
+            call.stage.raw = Some(Raw { input: alias.input, secrets: alias.secrets });
+        }
+        recalled.map(Ok)
     }
 }
 
