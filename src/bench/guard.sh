@@ -1,19 +1,36 @@
 #!/usr/bin/env bash
-# Counts what no noise of a machine changes, and compares it with src/bench/guard.txt: the instructions of a call on each path of
-# src/bench/paths.rs (all threads; callgrind), the size of the program, the memory of an idle `serve`, and the number of
+# Counts what no noise of a machine changes, and compares it with a committed table: the instructions of a call on each path of
+# src/bench/paths.rs (all threads; callgrind), the memory of an idle `serve`, the size of the program, and the number of
 # third-party crates in the program and in the README's first command.
-#   usage: src/bench/guard.sh [--accept]     --accept writes what was counted as the new table
+#   usage: src/bench/guard.sh [--release] [--accept]
+# Without --release it counts the programs that the tests use, against src/bench/guard.txt.
+# They are not optimised, so the figures are no costs; but a look-up, a copy or an allocation too many shows all the same.
+# With --release it counts the release programs, against src/bench/guard-release.txt.
+#   --accept     writes what was counted as the new table
 # Fails if a figure is more than 2 % above its row (memory: 5 %). A figure that is as much below is told too: accept it, so that
-# it stays.
+# it stays. Instructions depend on the compiler, the C library and the processor: the table says which it was counted with, and
+# with others only the number of crates is compared, which is said.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/need.sh
 source scripts/need.sh
 need "valgrind --version" valgrind
+need "strip --version" binutils
 table="src/bench/guard.txt"
-accept="${1:-}"
-cargo build --release -p helmdeck -p helmdeck-bench
-target="${CARGO_TARGET_DIR:-target}/release"
+accept=""
+profile=test
+few=20
+many=60
+for argument in "$@"; do
+    case "$argument" in
+        --accept) accept=yes ;;
+        --release) profile=release few=200 many=600 table="src/bench/guard-release.txt" ;;
+        *) fail "usage: src/bench/guard.sh [--release] [--accept]" ;;
+    esac
+done
+# The whole workspace, so that features of crates are those of the tests, and what those have built is used.
+cargo build --workspace --bins --profile "$profile"
+target="${CARGO_TARGET_DIR:-target}/${profile/test/debug}"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -25,12 +42,15 @@ instructions() {
 
 # per_call NAME
 per_call() {
-    local few many
-    few=$(instructions "$1" 200)
-    many=$(instructions "$1" 600)
-    [[ -n "$few" && -n "$many" ]] || fail "the path $1 could not be counted"
-    echo "$1 $(((many - few) / 400))" >"$folder/$1"
+    local less more
+    less=$(instructions "$1" "$few")
+    more=$(instructions "$1" "$many")
+    [[ -n "$less" && -n "$more" ]] || fail "the path $1 could not be counted"
+    echo "$1 $(((more - less) / (many - few)))" >"$folder/$1"
 }
+
+processor() { grep -m1 '^flags' /proc/cpuinfo | tr ' ' '\n' | grep -xE 'aes|avx2|avx512f|bmi2|erms' | sort | paste -sd+; }
+with="rustc-$(rustc --version | cut -d' ' -f2),$(ldd --version | sed -n '1s/.* /libc-/p'),$(valgrind --version),$(uname -m),$(processor)"
 
 names=$("$target/helmdeck-bench" path --list)
 running=0
@@ -46,7 +66,7 @@ wait
 for name in $names; do
     [[ -s "$folder/$name" ]] || fail "the path $name could not be counted"
     cat "$folder/$name"
-done >"$folder/now"
+done >"$folder/counted"
 # idle COLUMN...: memory of an idle server in KiB, from /proc/PID/smaps_rollup, the median of three.
 idle() {
     local home="$folder/home$1" pid
@@ -69,26 +89,37 @@ crates() { cargo tree --package helmdeck --prefix none --format '{p}' "$@" | gre
 {
     echo "idle-rss-kib $(median_of Rss)"
     echo "idle-anonymous-kib $(median_of Anonymous)"
-    echo "program-bytes $(stat -c %s "$target/helmdeck")"
+    strip -o "$folder/program" "$target/helmdeck"
+    echo "program-bytes $(stat -c %s "$folder/program")"
     echo "third-party-crates $(crates --edges normal)"
     echo "first-command-crates $(crates --edges normal,build --no-default-features --features repo-map)"
-} >>"$folder/now"
+} >>"$folder/counted"
+{
+    echo "with $with"
+    cat "$folder/counted"
+} >"$folder/now"
 
-if [[ "$accept" == --accept ]]; then
+if [[ -n "$accept" ]]; then
     cp "$folder/now" "$table"
     say "accepted: $table"
     exit
 fi
-awk -v table="$table" '
+counted_with="$(sed -n 's/^with //p' "$table")"
+if [[ "$counted_with" != "$with" ]]; then
+    say "$table was counted with $counted_with, this is $with: only the number of crates is compared. Accept the table here to compare all."
+fi
+awk -v table="$table" -v same="$([[ "$counted_with" == "$with" ]] && echo 1 || echo 0)" '
     BEGIN { while ((getline line < table) > 0) { split(line, part, " "); was[part[1]] = part[2] } }
+    $1 == "with" { seen[$1] = 1; next }
     {
         if (!($1 in was)) { printf "%-24s %12d  has no row\n", $1, $2; bad = 1; next }
         change = ($2 / was[$1] - 1) * 100
         limit = $1 ~ /^idle/ ? 5 : 2
-        word = change > limit ? "MORE" : change < -limit ? "less" : ""
-        if (change > limit) bad = 1
+        counts = same || $1 ~ /crates$/
+        word = !counts ? "not compared" : change > limit ? "MORE" : change < -limit ? "less" : ""
+        if (counts && change > limit) bad = 1
         printf "%-24s %12d %12d %+7.1f %% %s\n", $1, was[$1], $2, change, word
         seen[$1] = 1
     }
     END { for (name in was) if (!(name in seen)) { print name, "was not counted"; bad = 1 }; exit bad }
-' "$folder/now" || fail "a figure grew by more than its limit, or a row is missing: make it smaller, or accept it (src/bench/guard.sh --accept) and say why in the commit"
+' "$folder/now" || fail "a figure grew by more than its limit, or a row is missing: make it smaller, or accept it with --accept and say why in the commit"

@@ -9,7 +9,9 @@
 
 mod calls;
 mod conversation;
+mod floors;
 mod forge;
+mod growth;
 mod mcp;
 mod measure;
 mod paths;
@@ -32,6 +34,9 @@ fn main() {
     let all = wanted.is_empty();
     let does = |name: &str| all || wanted.iter().any(|wanted| wanted == name);
     let mut table = Table::default();
+    if does("floors") {
+        floors::floors(&mut table);
+    }
     if does("shut") {
         calls::shut(&mut table);
     }
@@ -71,6 +76,9 @@ fn main() {
         conversation::scale(&mut table);
     }
     scale::scale(&mut table, wants);
+    growth::growth(&mut table, |part| {
+        wanted.iter().any(|wanted| wanted.starts_with("growth") && format!("growth-{part}").starts_with(wanted))
+    });
     table.print();
     // A run with named benchmarks fails if a target is missed.
     if !all && table.has_missed() {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{INPUT, KEY, cached_pack, call, runtime, sealed_engine};
 use crate::measure::{Table, median, percentile};
-use crate::rest::{ID, PAIRS, cached, rate, rest_request};
+use crate::rest::{CONNECTIONS, ID, PAIRS, cached, rate, rest_request};
 
 const ROUND_TRIPS: usize = 20_000;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
@@ -33,7 +33,7 @@ pub(crate) fn requests(table: &mut Table) {
     for _ in 0..PAIRS {
         let requests = [rest_request(&address), in_session(&address, &session), newest(&address)];
         for (rates, request) in rates.iter_mut().zip(requests) {
-            rates.push(rate(&address, &request));
+            rates.push(rate(&address, &request, CONNECTIONS));
         }
     }
     let [rest, session, newest] = rates.map(|rates| median(rates.into_iter()));

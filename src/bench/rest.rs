@@ -12,14 +12,15 @@ use axum::Router;
 use axum::routing::post;
 use helmdeck_core::Identity;
 use helmdeck_server::ServerConfig;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{INPUT, cached_pack, call, runtime, sealed_engine, without_audit};
 use crate::measure::{Table, median};
 
-const CONNECTIONS: usize = 16;
-const SECONDS: u64 = 2;
+pub(crate) const CONNECTIONS: usize = 16;
+pub(crate) const SECONDS: u64 = 2;
 pub(crate) const PAIRS: usize = 5;
 
 pub(crate) fn requests(table: &mut Table) {
@@ -38,7 +39,7 @@ pub(crate) fn requests(table: &mut Table) {
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..PAIRS {
         for (rates, address) in rates.iter_mut().zip([&bare, &audited, &quiet]) {
-            rates.push(rate(address, &rest_request(address)));
+            rates.push(rate(address, &rest_request(address), CONNECTIONS));
         }
     }
     let [bare, audited, quiet] = rates.map(|rates| median(rates.into_iter()));
@@ -63,6 +64,24 @@ async fn bare(body: bytes::Bytes) -> String {
     address
 }
 
+/// Server that sends these bytes after every so many bytes that it gets, whatever they are.
+pub(crate) async fn echo(request: usize, answer: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let answer: std::sync::Arc<[u8]> = answer.into();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = std::sync::Arc::clone(&answer);
+            stream.set_nodelay(true).unwrap();
+            tokio::spawn(async move {
+                let mut buffer = vec![0; request];
+                while stream.read_exact(&mut buffer).await.is_ok() && stream.write_all(&answer).await.is_ok() {}
+            });
+        }
+    });
+    address
+}
+
 /// A helmdeck server.
 pub(crate) async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -71,10 +90,10 @@ pub(crate) async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationT
     address
 }
 
-/// Returns the answers per second to this request.
-pub(crate) fn rate(address: &str, request: &str) -> f64 {
+/// Returns the answers per second to this request, sent over so many connections.
+pub(crate) fn rate(address: &str, request: &str, connections: usize) -> f64 {
     let binary = std::env::current_exe().unwrap();
-    let output = Command::new(binary).args(["load", address, request]).output().unwrap();
+    let output = Command::new(binary).args(["load", address, request, &connections.to_string()]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
@@ -95,14 +114,14 @@ pub(crate) const ID: &str = r#""id":10"#;
 ///
 /// All connections are written to before any is read, as many clients would.
 pub(crate) fn load(arguments: &[String]) {
-    let [address, head] = arguments else { panic!("an address and a request") };
-    let mut connections: Vec<TcpStream> = (0..CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let [address, head, count] = arguments else { panic!("an address, a request and a number of connections") };
+    let count: usize = count.parse().unwrap();
+    let mut connections: Vec<TcpStream> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
     for connection in &connections {
         connection.set_nodelay(true).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     }
-    let requests: Vec<String> =
-        (10..).take(CONNECTIONS).map(|id| head.replacen(ID, &format!(r#""id":{id}"#), 1)).collect();
+    let requests: Vec<String> = (10..).take(count).map(|id| head.replacen(ID, &format!(r#""id":{id}"#), 1)).collect();
     let mut buffer = vec![0; 64 << 10];
     let (started, mut answered) = (Instant::now(), 0_u64);
     while started.elapsed() < Duration::from_secs(SECONDS) {

@@ -47,7 +47,7 @@ enum Shape {
     OneGoesOn(usize),
 }
 
-async fn open(path: &Path, cache_bytes: u64, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+pub(crate) async fn open(path: &Path, cache_bytes: u64, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
     let limits = Limits { cache_bytes, rows: u64::MAX, bytes: u64::MAX, ..Limits::default() };
     let ring = KeyRing::parse(("KEY", KEY), None).unwrap();
     let url = format!("sqlite:{}", path.display());
@@ -56,7 +56,7 @@ async fn open(path: &Path, cache_bytes: u64, clock: &Arc<ManualClock>) -> Arc<dy
 }
 
 /// A row as the cache of packs writes it: ten of them share a pack.
-fn row(namespace: &Namespace, n: usize, size: usize) -> Put {
+pub(crate) fn row(namespace: &Namespace, n: usize, size: usize) -> Put {
     let digest = |salt: usize| {
         let word = (n as u64)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -82,7 +82,7 @@ fn row(namespace: &Namespace, n: usize, size: usize) -> Put {
     put
 }
 
-fn key(n: usize) -> String {
+pub(crate) fn key(n: usize) -> String {
     let word = (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!("pack.{:06}/v1/{word:016x}{:016x}{:016x}{:016x}", n / 10, word.rotate_left(13), !word, word ^ 5)
 }
@@ -92,7 +92,7 @@ fn alice() -> Namespace {
 }
 
 /// Writes rows in batches, four at a time; `each` is called after each, with its number.
-async fn fill(
+pub(crate) async fn fill(
     store: &Arc<dyn Store>,
     range: std::ops::Range<usize>,
     put: impl Fn(usize) -> Put,
