@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
-use helmdeck_core::{Builtin, Handler, Manifest, Need};
+use helmdeck_core::{Handler, Manifest, Need};
 use helmdeck_events::EventKind;
 
 use super::inner::Inner;
@@ -31,31 +31,6 @@ impl Candidate {
     fn new(manifest: Manifest, handler: Arc<dyn Handler>, digest: Vec<u8>) -> Self {
         Self { manifest, handler, digest, program: None, need: Need::Nothing }
     }
-}
-
-/// Limit of threads that read built-in manifests.
-const READERS: usize = 4;
-/// Number of manifests that are worth a thread.
-const WORTH_A_THREAD: usize = 16;
-
-/// Reads the manifests of built-in packs, in their order. It is most of the work of a start, so several threads share it.
-fn parse_all(builtins: &[Builtin]) -> Vec<Result<Manifest, ManifestError>> {
-    let parse = |part: &[Builtin]| -> Vec<_> {
-        part.iter().map(|builtin| Manifest::parse_builtin(builtin.file, builtin.manifest)).collect()
-    };
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(READERS);
-    let size = builtins.len().div_ceil(processors).max(WORTH_A_THREAD);
-    let mut parts = builtins.chunks(size);
-    let first = parts.next().unwrap_or_default();
-    std::thread::scope(|scope| {
-        let others: Vec<_> = parts.map(|part| (part, scope.spawn(move || parse(part)))).collect();
-        let mut all = parse(first);
-        for (part, other) in others {
-            // Reading a manifest does not panic; if it did, it would here as well.
-            all.extend(other.join().unwrap_or_else(|_| parse(part)));
-        }
-        all
-    })
 }
 
 impl Inner {
@@ -107,7 +82,8 @@ impl Inner {
         // import, it could cost a pack.
         let listings = self.servers.iter().flat_map(Servers::listings).collect();
         let mut snapshot = Snapshot { listings, ..Snapshot::default() };
-        for (builtin, read) in self.builtins.iter().zip(parse_all(&self.builtins)) {
+        for builtin in &self.builtins {
+            let read = Manifest::parse_builtin(builtin.file, builtin.manifest);
             let read = read.map(|manifest| Candidate {
                 need: builtin.need.clone(),
                 ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
