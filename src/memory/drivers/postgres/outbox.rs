@@ -308,18 +308,18 @@ impl Outbox {
         self.read_at.lock().elapsed()
     }
 
-    /// Reports that anything may have changed each time that the outbox could not be read for `limit`.
+    /// Reports that anything may have changed when the outbox could not be read for `limit`, and again after each further
+    /// `limit`, so that no answer in memory outlives a delete by much more.
     pub(super) async fn report_unread(self: Arc<Self>, limit: Duration) {
-        let mut is_told = false;
         loop {
             let unread = self.unread_for();
             if unread < limit {
-                is_told = false;
-            } else if !std::mem::replace(&mut is_told, true) {
-                tracing::debug!("what other replicas delete is not known: the PostgreSQL server does not answer");
-                self.send(Change::Anything);
+                tokio::time::sleep(limit - unread).await;
+                continue;
             }
-            tokio::time::sleep(limit.saturating_sub(unread).max(limit / 4)).await;
+            tracing::debug!("what other replicas delete is not known: the PostgreSQL server does not answer");
+            self.send(Change::Anything);
+            tokio::time::sleep(limit).await;
         }
     }
 }
