@@ -8,6 +8,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
 COPY config config
 COPY contrib contrib
 COPY docs docs

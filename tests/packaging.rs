@@ -63,3 +63,25 @@ fn binstall_finds_the_archive_of_a_release() {
     assert_eq!(binstall["pkg-fmt"].as_str(), Some("tgz"));
     assert!(read(".github/workflows/release.yml").contains("tags: [\"v*\"]"));
 }
+
+/// A word of an ELF file, little endian.
+fn word(bytes: &[u8], at: usize, length: usize) -> u64 {
+    bytes[at..at + length].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// `.cargo/config.toml` changes how the program is linked, and must not cost its protection.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+fn program_is_bound_at_the_start_and_its_tables_are_read_only() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_helmdeck")).unwrap();
+    // Program headers (ELF-64): 56 bytes each, their table and number in the header of the file.
+    let (table, count) = (word(&program, 32, 8) as usize, word(&program, 56, 2) as usize);
+    let headers = (0..count).map(|number| table + 56 * number);
+    let of_kind = |kind: u64| headers.clone().find(|at| word(&program, *at, 4) == kind);
+    let (dynamic, read_only) = (of_kind(2).unwrap(), of_kind(0x6474_e552));
+    assert!(read_only.is_some(), "PT_GNU_RELRO is missing");
+    let (start, length) = (word(&program, dynamic + 8, 8) as usize, word(&program, dynamic + 32, 8) as usize);
+    let flags = (start..start + length).step_by(16).find(|at| word(&program, *at, 8) == 30);
+    assert!(word(&program, flags.expect("DT_FLAGS") + 8, 8) & 8 != 0, "DF_BIND_NOW is missing");
+    assert_eq!(word(&program, 16, 2), 3, "the program is not position-independent");
+}
