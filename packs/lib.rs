@@ -26,6 +26,8 @@ mod conversation;
 pub mod forge;
 #[cfg(feature = "github")]
 pub mod github;
+#[cfg(test)]
+mod manifests;
 mod memory;
 pub mod repo;
 pub mod seam;

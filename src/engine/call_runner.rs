@@ -27,7 +27,7 @@ pub(crate) trait JobRunner: CallRunner {
     fn revision(&self) -> u64;
 
     /// Returns every version of every pack.
-    fn packs(&self) -> Vec<RunnablePack>;
+    fn packs(self: Arc<Self>) -> Vec<RunnablePack>;
 
     /// Returns the position after the deletes of this process; `None` without one.
     fn position(&self) -> Option<DeletePosition>;

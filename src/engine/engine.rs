@@ -75,7 +75,7 @@ impl Engine {
     /// # Errors
     /// As the call itself up to its credentials; `conflict` if this pack is not cached, with the gate that is shut.
     pub async fn explain(&self, call: Call) -> Result<Explanation> {
-        let pack = self.0.registry.find(call.pack.as_str(), call.version)?;
+        let pack = self.0.registered(call.pack.as_str(), call.version)?;
         memory::explain(&pack, self.0.memory.is_some(), call).await
     }
 
@@ -91,7 +91,8 @@ impl Engine {
     #[must_use]
     pub fn all_packs(&self) -> Vec<PackInfo> {
         let snapshot = self.0.registry.snapshot();
-        snapshot.packs.values().filter_map(|versions| Some(versions.last()?.info(&snapshot))).collect()
+        let latest = snapshot.packs.values().filter_map(|versions| versions.last()?.registered(&self.0).ok());
+        latest.map(|pack| pack.info(&snapshot)).collect()
     }
 
     /// Returns one pack, in its latest version unless one is named.
@@ -99,8 +100,15 @@ impl Engine {
     /// # Errors
     /// `not_found`, with the nearest name.
     pub fn pack(&self, name: &str, version: Option<Version>) -> Result<PackInfo> {
-        let found = self.0.registry.find(name, version)?;
+        let found = self.0.registered(name, version)?;
         Ok(found.info(&self.0.registry.snapshot()))
+    }
+
+    /// Returns the number of packs that can work. Unlike [`Engine::packs`] it reads no manifest.
+    #[must_use]
+    pub fn pack_count(&self) -> usize {
+        let snapshot = self.0.registry.snapshot();
+        snapshot.packs.keys().filter(|name| !snapshot.waiting.contains_key(*name)).count()
     }
 
     /// Returns a number that grows with each reload of the packs.
@@ -114,7 +122,9 @@ impl Engine {
     /// Returns the manifests that were refused, with their reasons.
     #[must_use]
     pub fn refused(&self) -> Vec<ManifestError> {
-        self.0.registry.snapshot().refused.clone()
+        let snapshot = self.0.registry.snapshot();
+        let read_later = snapshot.packs.values().flatten().filter_map(|pack| pack.refusal());
+        snapshot.refused.iter().chain(read_later).cloned().collect()
     }
 
     /// Returns the memory; `None` if gate 1 is shut.

@@ -9,6 +9,7 @@ mod config;
 mod durations;
 mod election;
 mod engine;
+mod entry;
 mod folder;
 mod handler;
 mod http;

@@ -5,15 +5,16 @@
 use helmdeck_core::suggest::did_you_mean;
 use helmdeck_core::text;
 use parking_lot::RwLock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use helmdeck_core::manifest::{Example, ManifestError, Metadata, Scope, Timing};
-use helmdeck_core::{Code, Error, Manifest, Need, PackName, Result, Version};
+use helmdeck_core::{Code, Error, Manifest, PackName, Result, Version};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cache::pack::PackCache;
+use crate::entry::Entry;
 use crate::jobs::RunPlan;
 use crate::layers::credentials::CredentialsLayer;
 use crate::layers::validate_input::ValidateInputLayer;
@@ -41,15 +42,15 @@ pub(crate) struct Registered {
     pub(crate) cache: Option<Arc<PackCache>>,
     pub(crate) validate_input: ValidateInputLayer,
     pub(crate) credentials: Option<CredentialsLayer>,
-    /// Condition for the pack to be listed.
-    pub(crate) need: Need,
 }
 
 /// Snapshot of the registry.
 #[derive(Default, Clone)]
 pub(crate) struct Snapshot {
     /// Versions ascending; never empty.
-    pub(crate) packs: BTreeMap<PackName, Vec<Arc<Registered>>>,
+    pub(crate) packs: BTreeMap<PackName, Vec<Arc<Entry>>>,
+    /// The names as they are where dots are not allowed, with the pack.
+    pub(crate) without_dots: HashMap<String, PackName>,
     pub(crate) refused: Vec<ManifestError>,
     /// Packs over a tool of a server that was not queried yet, with the server's name.
     pub(crate) pending: BTreeMap<PackName, String>,
@@ -86,18 +87,35 @@ impl Snapshot {
 
     /// Keeps the last good version of a manifest that is refused now.
     pub(crate) fn keep(&mut self, previous: &Self, file: &str, error: &ManifestError) {
-        let from_file = |pack: &&Arc<Registered>| pack.source == PackSource::Folder && pack.manifest.file == file;
+        let from_file = |pack: &&Arc<Entry>| pack.source == PackSource::Folder && pack.file == file;
         for pack in previous.packs.values().flatten().filter(from_file) {
-            let (name, version, spelled) =
-                (&pack.manifest.name, pack.manifest.version, pack.manifest.name.without_dots());
-            let there = self.packs.get(name).map(Vec::as_slice).unwrap_or_default();
-            let taken = there.iter().any(|other| other.manifest.version == version)
-                || self.packs.keys().any(|other| other != name && other.without_dots() == spelled);
-            if !taken {
-                self.packs.entry(name.clone()).or_default().push(Arc::clone(pack));
-                self.outdated.insert((name.clone(), version), error.clone());
+            if self.conflict(&pack.name, pack.version).is_none() {
+                self.add(Arc::clone(pack));
+                self.outdated.insert((pack.name.clone(), pack.version), error.clone());
             }
         }
+    }
+
+    /// Returns why a pack with this name and version cannot be added, if it cannot.
+    pub(crate) fn conflict(&self, name: &PackName, version: Version) -> Option<String> {
+        let there = self.packs.get(name).map(Vec::as_slice).unwrap_or_default();
+        if let Some(other) = there.iter().find(|pack| pack.version == version) {
+            let file = &other.file;
+            return Some(format!(
+                "pack \"{name}\" {version} is already defined by {file}; give this one another version"
+            ));
+        }
+        let spelled = name.without_dots();
+        let other = self.without_dots.get(&spelled).filter(|other| *other != name)?;
+        Some(format!(
+            "pack \"{name}\" and pack \"{other}\" have the same name where dots are not allowed ({spelled}); rename one"
+        ))
+    }
+
+    /// Adds a version of a pack.
+    pub(crate) fn add(&mut self, pack: Arc<Entry>) {
+        self.without_dots.entry(pack.name.without_dots()).or_insert_with(|| pack.name.clone());
+        self.packs.entry(pack.name.clone()).or_default().push(pack);
     }
 
     /// Returns whether an older version stays although this manifest is refused.
@@ -129,17 +147,17 @@ impl Registry {
     ///
     /// # Errors
     /// `not_found`, with the nearest name there is.
-    pub(crate) fn find(&self, name: &str, version: Option<Version>) -> Result<Arc<Registered>> {
+    pub(crate) fn find(&self, name: &str, version: Option<Version>) -> Result<Arc<Entry>> {
         let snapshot = self.snapshot();
         let Some(versions) = snapshot.packs.get(name) else {
             return Err(Error::new(Code::NotFound, unknown(name, &snapshot)));
         };
         let found = match version {
-            Some(version) => versions.iter().find(|pack| pack.manifest.version == version),
+            Some(version) => versions.iter().find(|pack| pack.version == version),
             None => versions.last(),
         };
         found.map(Arc::clone).ok_or_else(|| {
-            let there: Vec<String> = versions.iter().map(|pack| pack.manifest.version.to_string()).collect();
+            let there: Vec<String> = versions.iter().map(|pack| pack.version.to_string()).collect();
             let wanted = version.map(|version| version.to_string()).unwrap_or_default();
             Error::new(Code::NotFound, format!("pack \"{name}\" has no version {wanted}; it has {}", there.join(", ")))
         })
@@ -283,7 +301,7 @@ impl Registered {
         PackInfo {
             name: manifest.name.clone(),
             version: manifest.version,
-            versions: versions.iter().map(|pack| pack.manifest.version).collect(),
+            versions: versions.iter().map(|pack| pack.version).collect(),
             title: manifest.title.clone(),
             description: manifest.description.clone(),
             read_only: manifest.read_only,

@@ -59,7 +59,7 @@ impl Reloader {
         let engine = engine.clone();
         let packs = tokio::task::spawn_blocking(move || {
             engine.reload();
-            (engine.packs().len(), engine.refused().len())
+            (engine.pack_count(), engine.refused().len())
         });
         match packs.await {
             Ok((packs, refused)) => tracing::info!(packs, refused, "reloaded"),

@@ -3,6 +3,7 @@
 //! An unknown key, a missing key or an invalid value is an error with file, line and a suggestion. Core reads no files:
 //! the caller passes a function for `file = "..."` schemas.
 
+mod head;
 pub mod http;
 mod parse;
 mod raw;
@@ -305,6 +306,22 @@ impl Manifest {
     /// As [`Manifest::parse`].
     pub fn parse_builtin(file: &str, text: &str) -> Result<Self, ManifestError> {
         parse::parse_builtin(file, text)
+    }
+
+    /// Returns name and version of the manifest of a built-in pack without parsing it.
+    ///
+    /// `None` if they are not its first two lines, or if the manifest has a schedule: then it must be parsed.
+    ///
+    /// # Examples
+    /// ```
+    /// use helmdeck_core::Manifest;
+    ///
+    /// let (name, version) = Manifest::head("name = \"demo.greet\"\nversion = \"v1\"\n").unwrap();
+    /// assert_eq!((name.as_str(), version.number()), ("demo.greet", 1));
+    /// ```
+    #[must_use]
+    pub fn head(text: &str) -> Option<(PackName, Version)> {
+        head::read(text)
     }
 
     /// Returns whether a call may delete or overwrite something.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::Secrets;
-use helmdeck_core::{Builtin, Call, Clock, Code, Error, Outcome, Result};
+use helmdeck_core::{Builtin, Call, Clock, Code, Error, Outcome, Result, Version};
 use helmdeck_egress::Egress;
 use helmdeck_events::Bus;
 use helmdeck_memory::DeletePosition;
@@ -71,9 +71,9 @@ impl JobRunner for Inner {
         self.registry.revision()
     }
 
-    fn packs(&self) -> Vec<RunnablePack> {
+    fn packs(self: Arc<Self>) -> Vec<RunnablePack> {
         let snapshot = self.registry.snapshot();
-        let all = snapshot.packs.values().flatten();
+        let all = snapshot.packs.values().flatten().filter_map(|pack| pack.registered(&self).ok());
         all.map(|pack| RunnablePack { manifest: Arc::clone(&pack.manifest), contract: pack.contract }).collect()
     }
 
@@ -96,13 +96,19 @@ impl Inner {
     ///
     /// Looks in the registry, then among the tools of an MCP server that was not queried yet.
     pub(crate) async fn find(self: &Arc<Self>, call: &Call) -> Result<Arc<Registered>> {
-        match self.registry.find(call.pack.as_str(), call.version) {
-            Ok(found) => Ok(found),
+        let found = match self.registry.find(call.pack.as_str(), call.version) {
+            Ok(found) => found,
             Err(unknown) => {
                 self.import_for(call.pack.as_str(), unknown).await?;
-                self.registry.find(call.pack.as_str(), call.version)
+                self.registry.find(call.pack.as_str(), call.version)?
             }
-        }
+        };
+        found.callable(self)
+    }
+
+    /// Finds a pack in the registry.
+    pub(crate) fn registered(self: &Arc<Self>, name: &str, version: Option<Version>) -> Result<Arc<Registered>> {
+        self.registry.find(name, version)?.callable(self)
     }
 
     /// Returns the sessions.

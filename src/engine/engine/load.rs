@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
-use helmdeck_core::{Handler, Manifest, Need};
+use helmdeck_core::{Builtin, Handler, Manifest, Need};
 use helmdeck_events::EventKind;
 
 use super::inner::Inner;
 use crate::command::CommandHandler;
+use crate::entry::Entry;
 use crate::folder;
 use crate::http::HttpHandler;
 use crate::program::Program;
-use crate::registry::{PackSource, Registered, Snapshot};
+use crate::registry::{PackSource, Snapshot};
 use helmdeck_mcp_client::{Fitted, Servers};
 
 /// A pack that was read, and is not yet in the registry.
@@ -83,12 +84,7 @@ impl Inner {
         let listings = self.servers.iter().flat_map(Servers::listings).collect();
         let mut snapshot = Snapshot { listings, ..Snapshot::default() };
         for builtin in &self.builtins {
-            let read = Manifest::parse_builtin(builtin.file, builtin.manifest);
-            let read = read.map(|manifest| Candidate {
-                need: builtin.need.clone(),
-                ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
-            });
-            self.admit(&mut snapshot, previous, read, PackSource::Builtin);
+            self.admit_builtin(&mut snapshot, previous, builtin);
         }
         let mut broken = Vec::new();
         for folder::Read { file, name, manifest } in self.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
@@ -130,7 +126,7 @@ impl Inner {
             }
         }
         for versions in snapshot.packs.values_mut() {
-            versions.sort_by_key(|pack| pack.manifest.version);
+            versions.sort_by_key(|pack| pack.version);
         }
         snapshot.waiting = self.waiting(&snapshot);
         snapshot
@@ -195,6 +191,24 @@ impl Inner {
         }
     }
 
+    /// Adds a built-in pack, which is read when it is first needed.
+    fn admit_builtin(self: &Arc<Self>, snapshot: &mut Snapshot, previous: &Snapshot, builtin: &Builtin) {
+        let Some(unread) = Entry::unread(builtin) else {
+            let read = Manifest::parse_builtin(builtin.file, builtin.manifest).map(|manifest| Candidate {
+                need: builtin.need.clone(),
+                ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
+            });
+            return self.admit(snapshot, previous, read, PackSource::Builtin);
+        };
+        if let Some(message) = snapshot.conflict(&unread.name, unread.version) {
+            return snapshot.refused.push(ManifestError { file: builtin.file.to_owned(), line: None, message });
+        }
+        let before = previous.packs.get(&unread.name).map(Vec::as_slice).unwrap_or_default();
+        let same = |pack: &&Arc<Entry>| pack.source == PackSource::Builtin && pack.version == unread.version;
+        let kept = before.iter().find(same).cloned();
+        snapshot.add(kept.unwrap_or_else(|| Arc::new(unread)));
+    }
+
     fn admit(
         self: &Arc<Self>,
         snapshot: &mut Snapshot,
@@ -206,36 +220,24 @@ impl Inner {
             Ok(read) => read,
             Err(error) => return snapshot.refused.push(error),
         };
-        let there = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
-        if let Some(other) = there.iter().find(|pack| pack.manifest.version == manifest.version) {
-            let message = format!(
-                "pack \"{}\" {} is already defined by {}; give this one another version",
-                manifest.name, manifest.version, other.manifest.file
-            );
-            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
-        }
-        let spelled = manifest.name.without_dots();
-        if let Some(other) =
-            snapshot.packs.keys().find(|other| **other != manifest.name && other.without_dots() == spelled)
-        {
-            let message = format!(
-                "pack \"{}\" and pack \"{other}\" have the same name where dots are not allowed ({spelled}); rename one",
-                manifest.name
-            );
+        if let Some(message) = snapshot.conflict(&manifest.name, manifest.version) {
             return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
         }
         let contract = manifest.contract(&digest);
         let kept = previous.packs.get(&manifest.name).and_then(|versions| {
-            let same = |pack: &&Arc<Registered>| {
-                pack.contract == contract
-                    && pack.manifest.version == manifest.version
+            let same = |pack: &&Arc<Entry>| {
+                pack.known().is_some_and(|known| known.contract == contract)
+                    && pack.version == manifest.version
                     && pack.source == source
                     && source != PackSource::Folder
             };
             versions.iter().find(same).cloned()
         });
-        let new = || Arc::new(self.register(manifest, handler, contract, program, source, need));
-        let registered = kept.unwrap_or_else(new);
-        snapshot.packs.entry(registered.manifest.name.clone()).or_default().push(registered);
+        let new = || {
+            let registered = self.register(manifest, handler, contract, program, source);
+            Arc::new(Entry::read(registered, need))
+        };
+        let pack = kept.unwrap_or_else(new);
+        snapshot.add(pack);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helmdeck_core::manifest::Scope;
 use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Handler, Manifest, Need};
+use helmdeck_core::{Handler, Manifest};
 
 use super::inner::Inner;
 use super::other_packs::OtherPacks;
@@ -26,14 +26,13 @@ impl Inner {
     /// Builds the pipeline of one pack, and applies the two gates.
     ///
     /// Gate 1: the store exists or not. Gate 2: the manifest asks for the cache or not.
-    pub(super) fn register(
+    pub(crate) fn register(
         self: &Arc<Self>,
         manifest: Manifest,
         handler: Arc<dyn Handler>,
         contract: [u8; 32],
         program: Option<Arc<Program>>,
         source: PackSource,
-        need: Need,
     ) -> Registered {
         let manifest = Arc::new(manifest);
         let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
@@ -92,7 +91,6 @@ impl Inner {
             cache,
             validate_input,
             credentials,
-            need,
         }
     }
 }

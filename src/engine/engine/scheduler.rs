@@ -71,10 +71,10 @@ impl Inner {
         }
     }
 
-    /// Returns the packs with a schedule, each in its latest version.
+    /// Returns the packs with a schedule, each in its latest version. A pack that was not read yet has none.
     pub(crate) fn scheduled(&self) -> Vec<Arc<Registered>> {
         let snapshot = self.registry.snapshot();
-        let latest = snapshot.packs.values().filter_map(|versions| versions.last());
+        let latest = snapshot.packs.values().filter_map(|versions| versions.last()?.known());
         latest.filter(|pack| pack.manifest.schedule.is_some()).cloned().collect()
     }
 

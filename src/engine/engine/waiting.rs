@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Check, Need, PackName, Version};
+use helmdeck_core::{Check, Need, PackName};
 use helmdeck_events::EventKind;
 
 use super::inner::Inner;
+use crate::entry::Entry;
 use crate::registry::Snapshot;
 
 /// Interval of the checks in a server.
@@ -72,19 +73,22 @@ impl Inner {
     pub(super) fn replace(&self, previous: &Snapshot, next: Snapshot) {
         let (before, after) = (listed(previous), listed(&next));
         self.registry.replace(next);
-        for (pack, version, _) in after.iter().filter(|pack| !before.contains(pack)) {
-            self.events.publish(EventKind::PackRegistered { pack: pack.clone(), version: *version });
+        let find = |packs: &[Arc<Entry>], pack: &Entry| -> Option<Arc<Entry>> {
+            packs.iter().find(|other| other.name == pack.name && other.version == pack.version).cloned()
+        };
+        for pack in &after {
+            if !find(&before, pack).is_some_and(|before| before.same_contract(pack)) {
+                self.events.publish(EventKind::PackRegistered { pack: pack.name.clone(), version: pack.version });
+            }
         }
-        let is_gone = |pack: &PackName, version: Version| !after.iter().any(|(p, v, _)| p == pack && *v == version);
-        for (pack, version, _) in before.iter().filter(|(pack, version, _)| is_gone(pack, *version)) {
-            self.events.publish(EventKind::PackRemoved { pack: pack.clone(), version: *version });
+        for pack in before.iter().filter(|pack| find(&after, pack).is_none()) {
+            self.events.publish(EventKind::PackRemoved { pack: pack.name.clone(), version: pack.version });
         }
     }
 }
 
-/// Returns the listed packs in all versions, with their contracts.
-fn listed(snapshot: &Snapshot) -> Vec<(PackName, Version, [u8; 32])> {
+/// Returns the listed packs in all versions.
+fn listed(snapshot: &Snapshot) -> Vec<Arc<Entry>> {
     let listed = snapshot.packs.iter().filter(|(name, _)| !snapshot.waiting.contains_key(*name));
-    let versions = listed.flat_map(|(_, versions)| versions);
-    versions.map(|pack| (pack.manifest.name.clone(), pack.manifest.version, pack.contract)).collect()
+    listed.flat_map(|(_, versions)| versions).cloned().collect()
 }

@@ -185,7 +185,7 @@ impl Jobs {
             return Arc::clone(labels);
         }
         let ring = self.book.as_ref().and_then(|book| book.keyring.clone());
-        let packs = runner.packs();
+        let packs = Arc::clone(runner).packs();
         let of_key = |key: &str| -> Vec<String> {
             let label = |pack: &crate::call_runner::RunnablePack| {
                 sealed_call::label(key, &pack.manifest.name, pack.manifest.version, &pack.contract)

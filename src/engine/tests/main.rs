@@ -33,4 +33,5 @@ mod shared;
 mod sound_cache;
 mod support;
 mod sweeping;
+mod unread;
 mod writes;

@@ -124,7 +124,7 @@ async fn status(State(state): State<OperatorState>, By(caller): By) -> Result<Re
         "started_at": state.started_at.to_rfc3339(),
         "checks": checks,
         "replicas": state.replicas.count(),
-        "packs": engine.packs().len(),
+        "packs": engine.pack_count(),
         "refused_manifests": engine.refused().len(),
         "memory": engine.memory().is_some(),
         "jobs": { "queued": load.jobs_queued, "running": load.jobs_running },
