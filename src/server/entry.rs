@@ -4,7 +4,7 @@
 //! `axum::Router` costs a box and a clone per request, and a cache hit costs little more than that.
 
 use parking_lot::RwLock;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -21,15 +21,16 @@ use tower::Service;
 
 use crate::ServerConfig;
 use crate::access::Access;
+use crate::app::App;
 use crate::correlate;
 use crate::guard::{Asked, Guard};
 use crate::limits::{Admission, Each, InFlight, Rate, Replicas, RequestSlot};
 use crate::mcp::{Mcp, Validity};
 use crate::position::{self, AFTER, Behind, POSITION};
 use crate::problem::Problem;
-use crate::rest::packs;
 use crate::rest::state::CallState;
 use crate::rest::webhook::PATH as WEBHOOK;
+use crate::rest::{operations, packs};
 
 /// Path of the `OpenAPI` document, which is public.
 const DOCUMENT: &str = "/api/v1/openapi.json";
@@ -53,12 +54,18 @@ struct Inner {
     local: Caller,
     clock: Arc<dyn Clock>,
     replicas: Replicas,
-    calls: CallState,
-    router: Router,
+    app: App,
+    router: LazyRouter,
     mcp: Mcp,
     /// `None` = no spans are made.
     tracer: Option<Tracer>,
 }
+
+/// The router of what this file does not answer itself, built by the first such request.
+///
+/// Health checks and calls of packs do not need it, and its routes come with their documentation, which takes a tenth of
+/// the instructions of a start to build.
+pub(crate) type LazyRouter = LazyLock<Router, Box<dyn FnOnce() -> Router + Send>>;
 
 /// Settings that a reload of the configuration replaces.
 struct Live {
@@ -78,8 +85,8 @@ impl Live {
 impl EntryService {
     #[expect(clippy::too_many_arguments, reason = "the one place that assembles a server calls it")]
     pub(crate) fn new(
-        calls: CallState,
-        router: Router,
+        app: App,
+        router: LazyRouter,
         mcp: Mcp,
         access: Option<Arc<Access>>,
         clock: Arc<dyn Clock>,
@@ -100,7 +107,7 @@ impl EntryService {
             local: Caller::local(),
             clock,
             replicas,
-            calls,
+            app,
             router,
             mcp,
             tracer,
@@ -202,9 +209,12 @@ impl EntryService {
         }
         if let Some(name) = named {
             // It names the position itself, if the pack writes.
-            let response = Box::pin(packs::run_named(&self.0.calls, caller, name, request)).await;
+            let response = Box::pin(packs::run_named(self.calls(), caller, name, request)).await;
             drop(admission);
             return response;
+        }
+        if *request.method() == Method::GET && is_health(request.uri().path()) {
+            return Box::pin(operations::health(&self.0.app, request.uri().path())).await;
         }
         request.extensions_mut().insert(caller);
         let writes = position::writes(request.method(), request.uri().path());
@@ -222,7 +232,11 @@ impl EntryService {
     }
 
     fn engine(&self) -> &Engine {
-        &self.0.calls.engine.engine
+        &self.calls().engine.engine
+    }
+
+    fn calls(&self) -> &CallState {
+        self.0.app.call_state()
     }
 
     /// Catches up with the deletes that the caller knows of. Marks the request if that fails.

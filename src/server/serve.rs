@@ -34,7 +34,7 @@ use crate::access::{Access, Auth};
 use crate::app::{App, AppParts};
 use crate::correlate;
 use crate::draining::Draining;
-use crate::entry::{EntryService, is_health};
+use crate::entry::{EntryService, LazyRouter, is_health};
 use crate::idempotency::Ledger;
 use crate::limits::{InFlight, Permit, Replicas};
 use crate::mcp::{Extra, Mcp, McpConfig, SessionSeal};
@@ -294,16 +294,28 @@ impl Server {
         };
         let app = App::new(self.engine, self.conversations, &self.config, clock, app_parts);
         let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
-        let calls = app.call_state().clone();
-        let routes = rest::router(app.clone(), self.receiver);
-        #[cfg(feature = "ui")]
-        let routes = crate::ui::with_pages(routes, parts, access.clone(), &self.clock);
-        let routes = match &tracer {
-            Some(_) => routes.layer(axum::middleware::from_fn(correlate::note_route)),
-            None => routes,
+        let build = {
+            let (app, receiver, spans) = (app.clone(), self.receiver, tracer.is_some());
+            #[cfg(feature = "ui")]
+            let (access, clock) = (access.clone(), Arc::clone(&self.clock));
+            move || {
+                let routes = rest::router(app, receiver);
+                #[cfg(feature = "ui")]
+                let routes = crate::ui::with_pages(routes, parts, access, &clock);
+                if spans { routes.layer(axum::middleware::from_fn(correlate::note_route)) } else { routes }
+            }
         };
-        let entry =
-            EntryService::new(calls, routes, mcp.clone(), access, self.clock, &self.config, self.replicas, tracer);
+        let routes = LazyRouter::new(Box::new(build));
+        let entry = EntryService::new(
+            app.clone(),
+            routes,
+            mcp.clone(),
+            access,
+            self.clock,
+            &self.config,
+            self.replicas,
+            tracer,
+        );
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)

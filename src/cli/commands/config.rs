@@ -8,7 +8,7 @@ use crate::config::{self, show};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
-use crate::output::Output;
+use crate::output::{Output, columns};
 use crate::s3;
 
 /// Runs `helmdeck config`.
@@ -40,8 +40,8 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &ProcessEnviron
             .filter(|name| !matches!(env.text(name), Ok(None)))
             .map(|name| (name, "(set)".to_owned()))
             .collect();
-            let (value, text) = show(&loaded.layers, *origin, &secrets);
-            output.either(&value, || text)?;
+            let (value, rows) = show(&loaded.layers, *origin, &secrets);
+            output.either(&value, || columns(&rows))?;
             loaded.settings().map(drop)
         }
     }

@@ -5,10 +5,9 @@ use serde_json::{Value as Json, json};
 use toml::Value;
 
 use super::layers::{Layers, Setting};
-use crate::output::columns;
 
-/// Writes the settings as JSON and as text: `key = value`, with the origin behind it.
-pub(crate) fn show(layers: &Layers, origin: bool, extra: &[(&str, String)]) -> (Json, String) {
+/// Writes the settings as JSON and as rows of a table: `key = value`, with the origin behind it.
+pub(crate) fn show(layers: &Layers, origin: bool, extra: &[(&str, String)]) -> (Json, Vec<Vec<String>>) {
     let mut values = serde_json::Map::new();
     let mut rows = Vec::new();
     for (key, setting) in layers.iter() {
@@ -27,7 +26,7 @@ pub(crate) fn show(layers: &Layers, origin: bool, extra: &[(&str, String)]) -> (
         rows.push(vec![(*name).to_owned(), "=".to_owned(), state.clone()]);
         values.insert((*name).to_owned(), json!({"value": state}));
     }
-    (Json::Object(values), columns(&rows))
+    (Json::Object(values), rows)
 }
 
 /// A store's address can hold a password.
@@ -65,6 +64,7 @@ fn plain(value: &Value) -> Json {
 mod tests {
     use super::*;
     use crate::config::origin::Origin;
+    use crate::output::columns;
 
     #[test]
     fn origins_are_shown_and_passwords_are_not() {
@@ -77,7 +77,8 @@ mod tests {
         set(&["artifacts", "url"], "s3://bucket?secret=canary");
         set(&["credentials", "a"], "canary");
         set(&["credentials", "b"], "env:B");
-        let (value, text) = show(&layers, true, &[("HELMDECK_MEMORY_KEY", "(set)".to_owned())]);
+        let (value, rows) = show(&layers, true, &[("HELMDECK_MEMORY_KEY", "(set)".to_owned())]);
+        let text = columns(&rows);
         assert!(!text.contains("canary") && !value.to_string().contains("canary"), "{text}");
         assert_eq!(value["memory.url"], json!({"value": "(set)", "origin": "X"}));
         assert_eq!(value["credentials.b"]["value"], "env:B");

@@ -20,7 +20,7 @@ mod live;
 mod mcp_servers;
 mod memory;
 pub(crate) mod operate;
-mod operations;
+pub(crate) mod operations;
 #[cfg(test)]
 pub(crate) mod operator_tests;
 pub(crate) mod packs;

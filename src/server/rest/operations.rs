@@ -1,6 +1,6 @@
 //! Routes for operators: liveness, readiness and metrics. They show no data of callers.
 
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::response::{IntoResponse, Response};
 use helmdeck_conversation::Conversations;
 use helmdeck_core::Permission;
@@ -24,6 +24,15 @@ const OPEN_METRICS: HeaderValue =
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
+}
+
+/// Answers a health check: liveness or readiness.
+pub(crate) async fn health(app: &App, path: &str) -> Response {
+    let answer = match path {
+        "/healthz" => healthz().await,
+        _ => readyz(State(FromRef::from_ref(app)), State(FromRef::from_ref(app))).await,
+    };
+    answer.unwrap_or_else(IntoResponse::into_response)
 }
 
 /// Says that the process answers.
