@@ -28,8 +28,12 @@ for argument in "$@"; do
         *) fail "usage: src/bench/guard.sh [--release] [--accept]" ;;
     esac
 done
-# The whole workspace, so that features of crates are those of the tests, and what those have built is used.
-cargo build --workspace --bins --profile "$profile"
+# The whole workspace with its tests, so that features of crates are those of the tests, and what those have built is used.
+if [[ "$profile" == test ]]; then
+    cargo build --workspace --bins --tests --profile test
+else
+    cargo build --workspace --bins --profile release
+fi
 target="${CARGO_TARGET_DIR:-target}/${profile/test/debug}"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

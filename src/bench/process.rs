@@ -48,6 +48,6 @@ pub(crate) fn idle(table: &mut Table) {
         child.wait().unwrap();
     }
     let (start, size) = (median(starts.into_iter()), median(sizes.into_iter()));
-    table.add("serve, from start to ready", format!("{start:.0} ms"), "< 100 ms", start < 100.0);
-    table.add("serve, idle, resident", format!("{size:.1} MiB"), "< 25 MiB", size < 25.0);
+    table.add("serve, from start to ready", format!("{start:.0} ms"), "< 15 ms", start < 15.0);
+    table.add("serve, idle, resident", format!("{size:.1} MiB"), "< 20 MiB", size < 20.0);
 }

@@ -62,7 +62,7 @@ pub(crate) fn doors(table: &mut Table) {
         times.map(|times| if times.is_empty() { f64::NAN } else { median(times.into_iter()) });
     table.add("/bin/true", format!("{nothing:.2} ms"), "", true);
     table.add("git remote get-url origin", format!("{git:.2} ms"), "", true);
-    let (times, limit) = (state / nothing, 3.0);
-    table.add("seam state-path", format!("{state:.2} ms, {times:.1} x true"), "<= 3 x /bin/true", times <= limit);
+    let (times, limit) = (state / nothing, 2.0);
+    table.add("seam state-path", format!("{state:.2} ms, {times:.1} x true"), "<= 2 x /bin/true", times <= limit);
     table.add("seam recall-here, 5000 notes", format!("{recall:.2} ms"), "<= 30 ms", recall <= 30.0);
 }
