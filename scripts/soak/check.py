@@ -137,8 +137,12 @@ def jobs(packs: Path, callers: list[Caller], removed: list[float], seconds: floa
 
 
 def fenced(frozen: list[dict]) -> list[str]:
-    """A job of a server that was frozen past its lease has failed, and stays so when the server continues."""
-    return [f"a frozen server wrote on: {entry}" for entry in frozen if {entry["before"], *entry["after"]} != {"failed"}]
+    """A job of a server that was frozen past its lease has failed, and stays so when the server continues.
+
+    One that another server had taken before the freeze has succeeded there.
+    """
+    ends = ({"failed"}, {"succeeded"})
+    return [f"a frozen server wrote on: {entry}" for entry in frozen if {entry["before"], *entry["after"]} not in ends]
 
 
 def artifacts(callers: list[Caller]) -> list[str]:

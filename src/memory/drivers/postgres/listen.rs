@@ -28,7 +28,7 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 /// How long the outbox may be unread before subscribers must assume that anything changed.
 ///
 /// An answer in memory outlives a delete by at most a second, also if the database is lost right after the delete.
-const MAX_UNREAD: Duration = Duration::from_millis(800);
+const MAX_UNREAD: Duration = Duration::from_millis(700);
 
 /// How often old rows are swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -138,12 +138,12 @@ impl Watcher {
 
     async fn read(&self, session: &mut Session) -> Outcome<()> {
         session.is_woken = false;
-        let from = self.outbox.cursor();
+        let (from, sent) = (self.outbox.cursor(), std::time::Instant::now());
         let (sql, params) = from.read();
         let id = self.outbox.id;
         let Session { client, line, is_woken } = session;
         let found = within(move_while(line, is_woken, id, client.query_typed(sql, &params))).await?;
-        self.outbox.accept(&from, NewRows::of(&found)?);
+        self.outbox.accept(&from, NewRows::of(&found)?, sent);
         Ok(())
     }
 

@@ -82,7 +82,7 @@ pub(super) struct Outbox {
     /// Random id of this process: it skips its own rows, and names its advisory lock.
     pub(super) id: i64,
     cursor: Mutex<Cursor>,
-    /// When the outbox was last read.
+    /// When the last read that was answered was sent: later deletes may be unknown.
     read_at: Mutex<Instant>,
     /// Number of deletes seen, of this process too.
     generation: AtomicU64,
@@ -262,21 +262,21 @@ impl Outbox {
     /// Reads new rows over a connection of the pool, and returns the number of deletes seen so far.
     pub(super) async fn read(&self, db: &Db) -> Outcome<u64> {
         loop {
-            let from = self.cursor();
+            let (from, sent) = (self.cursor(), Instant::now());
             let found = db.query(READ, &[&from.next, &from.running, &LIMIT]).await?;
-            if self.accept(&from, NewRows::of(&found)?) {
+            if self.accept(&from, NewRows::of(&found)?, sent) {
                 return Ok(self.generation.load(Ordering::Acquire));
             }
         }
     }
 
-    /// Takes over what was read from a position; `false` if another read was faster.
-    pub(super) fn accept(&self, from: &Cursor, new_rows: NewRows) -> bool {
+    /// Takes over what was read from a position by a read that was sent at `sent`; `false` if another read was faster.
+    pub(super) fn accept(&self, from: &Cursor, new_rows: NewRows, sent: Instant) -> bool {
         let mut cursor = self.cursor.lock();
         if *cursor != *from {
             return false;
         }
-        *self.read_at.lock() = Instant::now();
+        *self.read_at.lock() = sent;
         if from.has_gap(&new_rows.cursor) || new_rows.rows.len() > MAX_ROWS {
             self.count(1);
             self.send(Change::Anything);
@@ -303,7 +303,7 @@ impl Outbox {
         self.changes.subscribe()
     }
 
-    /// Returns how long ago the outbox was last read.
+    /// Returns how long ago the last read that was answered was sent.
     fn unread_for(&self) -> Duration {
         self.read_at.lock().elapsed()
     }
@@ -399,6 +399,26 @@ impl Deleted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn late_answer_is_as_old_as_its_question() {
+        let cursor = Cursor { next: 10, running: Vec::new(), started: 5, at: 0 };
+        let outbox = Outbox {
+            channel: String::new(),
+            id: 1,
+            cursor: Mutex::new(cursor.clone()),
+            read_at: Mutex::new(Instant::now()),
+            generation: AtomicU64::new(0),
+            changes: broadcast::channel(1).0,
+            marks: AtomicU64::new(0),
+            own: Mutex::default(),
+            written: Notify::new(),
+        };
+        let (sent, age) = (Instant::now(), Duration::from_millis(20));
+        std::thread::sleep(age);
+        assert!(outbox.accept(&cursor, NewRows { cursor: cursor.clone(), rows: Vec::new() }, sent));
+        assert!(outbox.unread_for() >= age, "what was deleted since the question is not in the answer");
+    }
 
     #[test]
     fn payload_names_deletes() {
