@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
+use crate::hex::hex_digits;
 use crate::random::random_u64;
 use crate::trace::{Span, SpanKind, Trace};
 
@@ -54,12 +55,8 @@ impl RequestId {
         match &self.0 {
             Id::Given(text) => read(text),
             Id::Made(numbers) => {
-                let mut text = [0; 32];
-                for (place, digit) in text.iter_mut().enumerate() {
-                    let nibble = (numbers[place / 16] >> (60 - 4 * (place % 16))) & 0xf;
-                    *digit = b"0123456789abcdef"[usize::try_from(nibble).unwrap_or_default()];
-                }
-                read(std::str::from_utf8(&text).unwrap_or_default())
+                let text = numbers.map(|number| hex_digits(number.to_be_bytes()));
+                read(std::str::from_utf8(text.as_flattened()).unwrap_or_default())
             }
         }
     }

@@ -27,19 +27,7 @@ impl PackName {
     /// # Errors
     /// A message that names the text and the accepted form.
     pub fn new(name: &str) -> Result<Self, String> {
-        let imported = name.split('.').next() == Some(IMPORTED_FAMILY);
-        let well_formed = |(index, part): (usize, &str)| {
-            let wide = imported && index >= 2;
-            let fits = |b: u8| {
-                b.is_ascii_lowercase()
-                    || b.is_ascii_digit()
-                    || b == b'_'
-                    || (wide && (b.is_ascii_uppercase() || b == b'-'))
-            };
-            !part.is_empty() && part.bytes().all(fits)
-        };
-        let parts = name.split('.');
-        if name.len() > MAX_PACK_NAME_BYTES || parts.clone().count() < 2 || !parts.enumerate().all(well_formed) {
+        if name.len() > MAX_PACK_NAME_BYTES || !is_well_formed(name) {
             return Err(format!(
                 "\"{}\" is not a pack name; a name is two or more parts of a-z, 0-9 and _ joined by dots, like \"github.list_issues\", at most {MAX_PACK_NAME_BYTES} bytes",
                 text::escaped(name, MAX_PACK_NAME_BYTES)
@@ -79,6 +67,30 @@ impl fmt::Display for PackName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Returns whether a text is two or more parts joined by dots. Each call checks the name of its pack, so this looks at each
+/// byte once.
+fn is_well_formed(name: &str) -> bool {
+    let imported = name.split_once('.').is_some_and(|(family, _)| family == IMPORTED_FAMILY);
+    let (mut dots, mut is_empty) = (0, true);
+    for byte in name.bytes() {
+        if byte == b'.' {
+            if is_empty {
+                return false;
+            }
+            dots += 1;
+            is_empty = true;
+            continue;
+        }
+        // Names of tools are those of their servers.
+        let wide = imported && dots >= 2 && (byte.is_ascii_uppercase() || byte == b'-');
+        if !(byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || wide) {
+            return false;
+        }
+        is_empty = false;
+    }
+    dots >= 1 && !is_empty
 }
 
 impl std::borrow::Borrow<str> for PackName {

@@ -18,6 +18,7 @@ pub mod identity;
 pub mod ids;
 pub mod jitter;
 pub mod json;
+mod json_string;
 pub mod leaks;
 pub mod manifest;
 #[cfg(any(test, feature = "testing"))]
@@ -41,10 +42,11 @@ pub use context::{ArtifactRef, Context};
 pub use correlation::{Correlation, RequestId};
 pub use error::{Code, Error, Fault, Result};
 pub use handler::{Builtin, Check, Handler, Need, Reply};
-pub use hex::hex;
+pub use hex::{hex, hex_digits};
 pub use identity::Identity;
 pub use ids::{PackName, RunId, Version};
 pub use json::Json;
+pub use json_string::write_json_string;
 pub use manifest::Manifest;
 #[cfg(any(test, feature = "testing"))]
 pub use manual_clock::ManualClock;

@@ -3,7 +3,7 @@
 //! The output of a pack is copied, never parsed.
 
 use helmdeck_core::error::Retry;
-use helmdeck_core::{ArtifactRef, Code, Error, Outcome};
+use helmdeck_core::{ArtifactRef, Code, Error, Outcome, write_json_string};
 use helmdeck_memory::DeletePosition;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ fn begin(typed: bool, text: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"resultType\":\"complete\",");
     }
     out.extend_from_slice(b"\"content\":[{\"type\":\"text\",\"text\":");
-    write(text, out);
+    write_json_string(text, out);
     out.push(b'}');
 }
 

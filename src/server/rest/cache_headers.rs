@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use helmdeck_core::{CacheInfo, CacheStatus, Directive};
+use helmdeck_core::{CacheInfo, CacheStatus, Directive, hex_digits};
 use http::header::AGE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -35,9 +35,7 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
         CacheStatus::Coalesced => text.extend_from_slice(b"fwd=miss; collapsed"),
     }
     text.extend_from_slice(b"; key=\"");
-    for byte in cache.key {
-        let _ = write!(text, "{byte:02x}");
-    }
+    text.extend_from_slice(&hex_digits(cache.key));
     text.push(b'"');
     if let Some(word) = cache.store_error.or(cache.reason) {
         let _ = write!(text, "; detail={word}");
