@@ -85,7 +85,12 @@ fn every_answer_has_a_request_id() {
     let given = call(&server, "test.broken", "X-Request-Id: order-7");
     assert_eq!(given.header("x-request-id"), Some("order-7"));
     assert_eq!(given.json()["request_id"], "order-7", "{}", given.body);
-    let line = server.log().lines().find(|line| line.contains("call failed")).map(str::to_owned).unwrap();
+    let mut found = None;
+    wait_for("the log line of the call", || {
+        found = server.log().lines().find(|line| line.contains("call failed")).map(str::to_owned);
+        found.is_some()
+    });
+    let line = found.unwrap();
     let line: Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&line["request_id"], &line["pack.name"]), (&json!("order-7"), &json!("test.broken")));
 
