@@ -104,13 +104,6 @@ impl Engine {
         Ok(found.info(&self.0.registry.snapshot()))
     }
 
-    /// Returns the number of packs that can work. Unlike [`Engine::packs`] it reads no manifest.
-    #[must_use]
-    pub fn pack_count(&self) -> usize {
-        let snapshot = self.0.registry.snapshot();
-        snapshot.packs.keys().filter(|name| !snapshot.waiting.contains_key(*name)).count()
-    }
-
     /// Returns a number that grows with each reload of the packs.
     ///
     /// When it has changed, drop what you derived from the packs.

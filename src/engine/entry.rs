@@ -13,7 +13,7 @@ use crate::registry::{PackSource, Registered};
 ///
 /// A built-in pack is read when it is first needed: a server starts with dozens, and uses few. What a start needs of them
 /// is known without: name, version, and the condition for being listed.
-pub(crate) struct Entry {
+pub(crate) struct PackEntry {
     pub(crate) name: PackName,
     pub(crate) version: Version,
     pub(crate) source: PackSource,
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     registered: OnceLock<Result<Arc<Registered>, ManifestError>>,
 }
 
-impl Entry {
+impl PackEntry {
     /// Returns the entry of a pack that was read.
     pub(crate) fn read(registered: Registered, need: Need) -> Self {
         let manifest = &registered.manifest;
@@ -71,7 +71,7 @@ impl Entry {
         self.registered.get_or_init(read).as_ref()
     }
 
-    /// As [`Entry::registered`], with an error for callers.
+    /// As [`PackEntry::registered`], with an error for callers.
     ///
     /// # Errors
     /// `internal` if the manifest of a built-in pack is refused.

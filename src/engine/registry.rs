@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cache::pack::PackCache;
-use crate::entry::Entry;
+use crate::entry::PackEntry;
 use crate::jobs::RunPlan;
 use crate::layers::credentials::CredentialsLayer;
 use crate::layers::validate_input::ValidateInputLayer;
@@ -48,7 +48,7 @@ pub(crate) struct Registered {
 #[derive(Default, Clone)]
 pub(crate) struct Snapshot {
     /// Versions ascending; never empty.
-    pub(crate) packs: BTreeMap<PackName, Vec<Arc<Entry>>>,
+    pub(crate) packs: BTreeMap<PackName, Vec<Arc<PackEntry>>>,
     /// The names as they are where dots are not allowed, with the pack.
     pub(crate) without_dots: HashMap<String, PackName>,
     pub(crate) refused: Vec<ManifestError>,
@@ -87,7 +87,7 @@ impl Snapshot {
 
     /// Keeps the last good version of a manifest that is refused now.
     pub(crate) fn keep(&mut self, previous: &Self, file: &str, error: &ManifestError) {
-        let from_file = |pack: &&Arc<Entry>| pack.source == PackSource::Folder && pack.file == file;
+        let from_file = |pack: &&Arc<PackEntry>| pack.source == PackSource::Folder && pack.file == file;
         for pack in previous.packs.values().flatten().filter(from_file) {
             if self.conflict(&pack.name, pack.version).is_none() {
                 self.add(Arc::clone(pack));
@@ -113,7 +113,7 @@ impl Snapshot {
     }
 
     /// Adds a version of a pack.
-    pub(crate) fn add(&mut self, pack: Arc<Entry>) {
+    pub(crate) fn add(&mut self, pack: Arc<PackEntry>) {
         self.without_dots.entry(pack.name.without_dots()).or_insert_with(|| pack.name.clone());
         self.packs.entry(pack.name.clone()).or_default().push(pack);
     }
@@ -147,7 +147,7 @@ impl Registry {
     ///
     /// # Errors
     /// `not_found`, with the nearest name there is.
-    pub(crate) fn find(&self, name: &str, version: Option<Version>) -> Result<Arc<Entry>> {
+    pub(crate) fn find(&self, name: &str, version: Option<Version>) -> Result<Arc<PackEntry>> {
         let snapshot = self.snapshot();
         let Some(versions) = snapshot.packs.get(name) else {
             return Err(Error::new(Code::NotFound, unknown(name, &snapshot)));

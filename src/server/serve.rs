@@ -305,17 +305,9 @@ impl Server {
                 if spans { routes.layer(axum::middleware::from_fn(correlate::note_route)) } else { routes }
             }
         };
-        let routes = LazyRouter::new(Box::new(build));
-        let entry = EntryService::new(
-            app.clone(),
-            routes,
-            mcp.clone(),
-            access,
-            self.clock,
-            &self.config,
-            self.replicas,
-            tracer,
-        );
+        let (routes, clock) = (LazyRouter::new(Box::new(build)), self.clock);
+        let entry =
+            EntryService::new(app.clone(), routes, mcp.clone(), access, clock, &self.config, self.replicas, tracer);
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)

@@ -9,7 +9,7 @@ use helmdeck_events::EventKind;
 
 use super::inner::Inner;
 use crate::command::CommandHandler;
-use crate::entry::Entry;
+use crate::entry::PackEntry;
 use crate::folder;
 use crate::http::HttpHandler;
 use crate::program::Program;
@@ -193,7 +193,7 @@ impl Inner {
 
     /// Adds a built-in pack, which is read when it is first needed.
     fn admit_builtin(self: &Arc<Self>, snapshot: &mut Snapshot, previous: &Snapshot, builtin: &Builtin) {
-        let Some(unread) = Entry::unread(builtin) else {
+        let Some(unread) = PackEntry::unread(builtin) else {
             let read = Manifest::parse_builtin(builtin.file, builtin.manifest).map(|manifest| Candidate {
                 need: builtin.need.clone(),
                 ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
@@ -204,7 +204,7 @@ impl Inner {
             return snapshot.refused.push(ManifestError { file: builtin.file.to_owned(), line: None, message });
         }
         let before = previous.packs.get(&unread.name).map(Vec::as_slice).unwrap_or_default();
-        let same = |pack: &&Arc<Entry>| pack.source == PackSource::Builtin && pack.version == unread.version;
+        let same = |pack: &&Arc<PackEntry>| pack.source == PackSource::Builtin && pack.version == unread.version;
         let kept = before.iter().find(same).cloned();
         snapshot.add(kept.unwrap_or_else(|| Arc::new(unread)));
     }
@@ -225,7 +225,7 @@ impl Inner {
         }
         let contract = manifest.contract(&digest);
         let kept = previous.packs.get(&manifest.name).and_then(|versions| {
-            let same = |pack: &&Arc<Entry>| {
+            let same = |pack: &&Arc<PackEntry>| {
                 pack.known().is_some_and(|known| known.contract == contract)
                     && pack.version == manifest.version
                     && pack.source == source
@@ -235,7 +235,7 @@ impl Inner {
         });
         let new = || {
             let registered = self.register(manifest, handler, contract, program, source);
-            Arc::new(Entry::read(registered, need))
+            Arc::new(PackEntry::read(registered, need))
         };
         let pack = kept.unwrap_or_else(new);
         snapshot.add(pack);

@@ -24,6 +24,13 @@ pub struct EngineLoad {
 }
 
 impl Engine {
+    /// Returns the number of packs that can work. Unlike [`Engine::packs`] it reads no manifest.
+    #[must_use]
+    pub fn pack_count(&self) -> usize {
+        let snapshot = self.0.registry.snapshot();
+        snapshot.packs.keys().filter(|name| !snapshot.waiting.contains_key(*name)).count()
+    }
+
     /// Restarts an MCP server: opens a new connection, even if a wait after a failure is not over.
     ///
     /// Calls in progress finish on the old connection.

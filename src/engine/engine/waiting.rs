@@ -11,7 +11,7 @@ use helmdeck_core::{Check, Need, PackName};
 use helmdeck_events::EventKind;
 
 use super::inner::Inner;
-use crate::entry::Entry;
+use crate::entry::PackEntry;
 use crate::registry::Snapshot;
 
 /// Interval of the checks in a server.
@@ -73,7 +73,7 @@ impl Inner {
     pub(super) fn replace(&self, previous: &Snapshot, next: Snapshot) {
         let (before, after) = (listed(previous), listed(&next));
         self.registry.replace(next);
-        let find = |packs: &[Arc<Entry>], pack: &Entry| -> Option<Arc<Entry>> {
+        let find = |packs: &[Arc<PackEntry>], pack: &PackEntry| -> Option<Arc<PackEntry>> {
             packs.iter().find(|other| other.name == pack.name && other.version == pack.version).cloned()
         };
         for pack in &after {
@@ -88,7 +88,7 @@ impl Inner {
 }
 
 /// Returns the listed packs in all versions.
-fn listed(snapshot: &Snapshot) -> Vec<Arc<Entry>> {
+fn listed(snapshot: &Snapshot) -> Vec<Arc<PackEntry>> {
     let listed = snapshot.packs.iter().filter(|(name, _)| !snapshot.waiting.contains_key(*name));
     listed.flat_map(|(_, versions)| versions).cloned().collect()
 }
