@@ -1,6 +1,7 @@
 //! The runtimes of the commands.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -28,6 +29,8 @@ pub(crate) fn block_on_threads<T>(threads: usize, future: impl Future<Output = R
 }
 
 fn finish<T>(runtime: Runtime, future: impl Future<Output = Result<T>>) -> Result<T> {
+    // Boxed, so that the program has the runtime's loop once for each type of answer, not for each command.
+    let future: Pin<Box<dyn Future<Output = Result<T>> + '_>> = Box::pin(future);
     let answer = runtime.block_on(future);
     // A cancelled handler may still hold a thread; it is not waited for.
     runtime.shutdown_timeout(LAST_WAIT);

@@ -29,7 +29,7 @@ use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::view::Wanted;
 use helmdeck_forge::{Project, ProjectEnvironment};
 use serde::Deserialize;
-use tokio::sync::{Semaphore, watch as channel};
+use tokio::sync::{Semaphore, oneshot, watch as channel};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -56,6 +56,9 @@ pub struct ProjectSettings {
     /// The caller is the one who works. The local caller gets the name from here.
     pub environment: ProjectEnvironment,
 }
+
+/// Work on a project. Boxed: the program has what runs it once for each type of answer, not for each route.
+type Work<T> = Box<dyn FnOnce(&Project) -> helmdeck_forge::Result<T> + Send>;
 
 /// State for the routes of a project.
 #[derive(Debug, Clone)]
@@ -102,6 +105,10 @@ impl ProjectState {
         pack: &str,
         work: impl FnOnce(&Project) -> helmdeck_forge::Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
+        self.read_boxed(caller, pack, Box::new(work)).await
+    }
+
+    async fn read_boxed<T: Send + 'static>(&self, caller: &Caller, pack: &str, work: Work<T>) -> Result<T, Problem> {
         check(caller, pack)?;
         let (settings, caller) = (Arc::clone(&self.settings), caller.clone());
         self.blocking(move || {
@@ -119,6 +126,10 @@ impl ProjectState {
         pack: &str,
         work: impl FnOnce(&Project) -> helmdeck_forge::Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
+        self.change_boxed(caller, pack, Box::new(work)).await
+    }
+
+    async fn change_boxed<T: Send + 'static>(&self, caller: &Caller, pack: &str, work: Work<T>) -> Result<T, Problem> {
         check(caller, pack)?;
         let (settings, caller, measured) = (Arc::clone(&self.settings), caller.clone(), self.measured.clone());
         self.blocking(move || {
@@ -136,15 +147,23 @@ impl ProjectState {
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
+        let (reply, mut answer) = oneshot::channel();
+        self.blocking_task(Box::new(move || drop(reply.send(work())))).await?;
+        answer.try_recv().map_err(|_| Problem::new(Code::Internal, "reading the project gave no answer"))?
+    }
+
+    /// As [`Self::blocking`], without a type of the answer: the program has this once, and not for each route.
+    async fn blocking_task(&self, work: Box<dyn FnOnce() + Send>) -> Result<(), Problem> {
         let readers = Arc::clone(&self.readers);
         let done = async {
             let stopped = |_| Problem::new(Code::Internal, "the server is stopping");
             let permit = readers.acquire_owned().await.map_err(stopped)?;
             let task = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                work()
+                work();
             });
-            task.await.map_err(|error| Error::new(Code::Internal, "reading the project failed").with_source(error))?
+            let failed = |error| Error::new(Code::Internal, "reading the project failed").with_source(error);
+            Ok(task.await.map_err(failed)?)
         };
         self.limits.in_time(done).await?
     }
