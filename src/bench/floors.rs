@@ -22,6 +22,7 @@ pub(crate) fn floors(table: &mut Table) {
     json(table);
     sqlite(table);
     threads(table);
+    together(table);
     start(table);
     sockets(table);
 }
@@ -91,13 +92,75 @@ fn threads(table: &mut Table) {
             answer.send(()).unwrap();
         }
     });
+    let (cpu, wall) = asking(|| {
+        let (reply, answer) = mpsc::channel();
+        ask.send(reply).unwrap();
+        answer.recv().unwrap();
+    });
+    drop(ask);
+    answering.join().unwrap();
+    table.add("floor: a question to another thread", format!("{cpu:.2} us CPU, {wall:.2} us"), "", true);
+}
+
+/// Reads, opening and parsing together, asked of another thread: a hit from sealed SQLite, and a context of 50 turns.
+fn together(table: &mut Table) {
+    const TURN: &str = concat!(
+        r#"{"UserMessage":"","AssistantResponse":"","TrajectoryDigest":null,"ArtifactsShown":null,"#,
+        r#""ArtifactsHiddenRefs":null,"Timestamp":"2026-01-02T03:04:05Z"}"#
+    );
+    let text = "x".repeat(400);
+    let turn = TURN.replacen(r#"e":"""#, &format!(r#"e":"{text}""#), 2);
+    for (what, rows, value) in [
+        ("floor: 4 KiB read from SQLite and opened, by another thread", 1, vec![b'x'; BYTES]),
+        ("floor: 50 turns read from SQLite, opened and parsed, by another thread", 50, turn.into_bytes()),
+    ] {
+        let parsed = rows > 1;
+        let (ask, asked) = mpsc::channel::<mpsc::Sender<usize>>();
+        let reading = thread::spawn(move || {
+            let (ring, namespace) =
+                (KeyRing::parse(("KEY", KEY), None).unwrap(), Namespace::new("local", "local", None));
+            let folder = tempfile::tempdir().unwrap();
+            let connection = rusqlite::Connection::open(folder.path().join("raw.db")).unwrap();
+            connection
+                .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (key TEXT PRIMARY KEY, value BLOB)")
+                .unwrap();
+            for row in 0..rows {
+                let sealed = ring.seal_blob(&namespace, "bench", b"bound", &value).unwrap();
+                connection.execute("INSERT INTO t VALUES (?1, ?2)", (format!("{row:03}"), sealed)).unwrap();
+            }
+            let mut get = connection.prepare("SELECT value FROM t WHERE key >= ?1 ORDER BY key").unwrap();
+            for answer in asked {
+                let mut found = get.query(["000"]).unwrap();
+                let mut read = 0;
+                while let Some(row) = found.next().unwrap() {
+                    let sealed = row.get_ref(0).unwrap().as_blob().unwrap();
+                    let opened = ring.open_blob(&namespace, "bench", b"bound", sealed).unwrap();
+                    read += opened.len();
+                    if parsed {
+                        black_box(helmdeck_conversation::wire::read_turn(&opened).unwrap());
+                    }
+                }
+                answer.send(read).unwrap();
+            }
+        });
+        let (cpu, wall) = asking(|| {
+            let (reply, answer) = mpsc::channel();
+            ask.send(reply).unwrap();
+            black_box(answer.recv().unwrap());
+        });
+        drop(ask);
+        reading.join().unwrap();
+        table.add(what, format!("{cpu:.2} us CPU, {wall:.2} us"), "", true);
+    }
+}
+
+/// Returns the processor time of all threads and the time by the clock per run, in microseconds.
+fn asking(mut run: impl FnMut()) -> (f64, f64) {
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
         let (cpu, wall) = (process_cpu(), Instant::now());
         for _ in 0..COUNT {
-            let (reply, answer) = mpsc::channel();
-            ask.send(reply).unwrap();
-            answer.recv().unwrap();
+            run();
         }
         if round > 0 {
             let count = COUNT as f64;
@@ -105,10 +168,7 @@ fn threads(table: &mut Table) {
                 .push(((process_cpu() - cpu).as_secs_f64() * 1e6 / count, wall.elapsed().as_secs_f64() * 1e6 / count));
         }
     }
-    drop(ask);
-    answering.join().unwrap();
-    let (cpu, wall) = (median(rounds.iter().map(|(cpu, _)| *cpu)), median(rounds.iter().map(|(_, wall)| *wall)));
-    table.add("floor: a question to another thread", format!("{cpu:.2} us CPU, {wall:.2} us"), "", true);
+    (median(rounds.iter().map(|(cpu, _)| *cpu)), median(rounds.iter().map(|(_, wall)| *wall)))
 }
 
 /// Starts of a small program, and of this one, which is as large as helmdeck, when it does nothing.

@@ -9,15 +9,21 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use helmdeck_forge::checkpoints::{Checkpoints, Create};
+use helmdeck_forge::features::Features;
 use helmdeck_forge::init::{self, Init};
 use helmdeck_forge::knowledge::{Knowledge, Search};
 use helmdeck_forge::sessions::{Sessions, Start};
 use helmdeck_forge::skills::{Query, Skills};
-use helmdeck_forge::{Project, ProjectEnvironment, health, layout, prime, skills};
+use helmdeck_forge::{Project, ProjectEnvironment, Trust, health, layout, prime, skills};
 
 use crate::measure::{Table, median};
 
 const TIMES: usize = 15;
+
+/// Without a person who agrees to the commands of a repository: all of them are written here.
+fn environment() -> ProjectEnvironment {
+    ProjectEnvironment { trust: Trust::Everything, ..ProjectEnvironment::default() }
+}
 
 /// Git repository, removed when dropped.
 struct Repository(tempfile::TempDir);
@@ -57,7 +63,7 @@ impl Repository {
     }
 
     fn open(&self) -> Project {
-        Project::open(self.path(), ProjectEnvironment::default()).unwrap().unwrap()
+        Project::open(self.path(), environment()).unwrap().unwrap()
     }
 }
 
@@ -97,7 +103,7 @@ fn large() -> Repository {
     for number in 0..10_000 {
         repository.write(&format!("src/d{}/f{number}.rs", number / 100), format!("// {number}\n"));
     }
-    init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    init::init(repository.path(), environment(), &Init::default()).unwrap();
     repository.write(layout::CONFIG, "[verify]\ncommands = [\"true\"]\n");
     repository.commit("[session] Begin");
     commits(&repository, 2_000);
@@ -142,11 +148,47 @@ pub(crate) fn large_project(table: &mut Table) {
     });
     assert!(again.again);
     searches(table);
+    probes(table);
+}
+
+/// The start of a session that tests two features again by `cargo test`, which is built already.
+fn probes(table: &mut Table) {
+    let repository = Repository::new();
+    repository.write("Cargo.toml", "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    repository.write(".gitignore", "target\n");
+    let module = |name: &str| {
+        format!("mod {name} {{\n    #[test]\n    fn works() {{\n        assert_eq!(2 + 2, 4);\n    }}\n}}\n")
+    };
+    repository.write("src/lib.rs", module("adding") + &module("doubling"));
+    init::init(repository.path(), environment(), &Init::default()).unwrap();
+    let feature = |number: u32, name: &str| {
+        format!(r#"{{"id":"F-{number:03}","name":"{name}","status":"failing","tests":["{name}::*"]}}"#)
+    };
+    let features = [feature(1, "adding"), feature(2, "doubling")].join(",");
+    repository.write(layout::FEATURES, format!(r#"{{"schema_version":"1.0","features":[{features}]}}"#));
+    repository.commit("[session] Features");
+    let project = repository.open();
+    for id in ["F-001", "F-002"] {
+        assert!(Features::new(&project).verify(id).unwrap().passed);
+    }
+    repository.commit("[session] Verified");
+    let tested = measure(table, "two features tested again by cargo", f64::INFINITY, &repository, |project| {
+        Features::new(project).probe(Some(2)).unwrap()
+    });
+    assert!(tested.len() == 2 && tested.iter().all(|tested| tested.passed));
+    let ran = measure(table, "  floor: cargo test, twice", f64::INFINITY, &repository, |_| {
+        ["adding::", "doubling::"].map(|filter| {
+            let mut cargo = Command::new("cargo");
+            cargo.args(["test", "--quiet", filter]).current_dir(repository.path());
+            cargo.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+        })
+    });
+    assert_eq!(ran, [true, true]);
 }
 
 fn searches(table: &mut Table) {
     let repository = Repository::new();
-    init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    init::init(repository.path(), environment(), &Init::default()).unwrap();
     let entry = |number: u32| {
         format!(
             r#"{{"context":"Case {number} of subject {} in module m{}","approach":"Use way {} and run the tests of part {}","learned_at":"2025-12-24T10:30:00Z"}}"#,

@@ -87,7 +87,7 @@ fn begin(address: &str) -> String {
 
 /// Measures the round trip of a hit, one after the other, as an agent makes them.
 pub(crate) fn stdio(table: &mut Table) {
-    let binary = std::env::current_exe().unwrap().with_file_name("helmdeck");
+    let binary = crate::measure::program();
     if !binary.exists() {
         table.add("MCP, stdio", "not measured: build the release binary first".to_owned(), "measured", false);
         return;

@@ -61,6 +61,13 @@ pub(crate) fn resident_mib(process: u32) -> f64 {
     line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
 }
 
+/// Returns the release program: the one that `HELMDECK_RELEASE_PROGRAM` names, or that beside this one.
+#[expect(clippy::disallowed_methods, reason = "a benchmark is no part of the program")]
+pub(crate) fn program() -> std::path::PathBuf {
+    let named = std::env::var_os("HELMDECK_RELEASE_PROGRAM").map(std::path::PathBuf::from);
+    named.unwrap_or_else(|| std::env::current_exe().unwrap().with_file_name("helmdeck"))
+}
+
 /// Table of the results.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<(String, String, String, &'static str)>);

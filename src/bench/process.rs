@@ -9,7 +9,7 @@ use crate::calls::KEY;
 use crate::measure::{Table, median, resident_mib};
 
 pub(crate) fn idle(table: &mut Table) {
-    let binary = std::env::current_exe().unwrap().with_file_name("helmdeck");
+    let binary = crate::measure::program();
     if !binary.exists() {
         table.add("idle serve", "not measured: build the release binary first".to_owned(), "measured", false);
         return;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Races a cache hit of this program against Varnish (the same 4 KiB from the same origin, by HTTP, with wrk) and against FastMCP's
-# response cache (in one process, memory and disk with Fernet). Installs what is missing, and starts everything on loopback.
+# response cache (in one process, memory and disk with Fernet), and shows how fast a server is that answers with the same bytes and
+# reads nothing. Installs what is missing, and starts everything on loopback.
 # Runs take turns, so that what else the machine does concerns both; each figure is the median.
 #   usage: src/bench/race.sh [PROGRAM]      PROGRAM: a release build; without it, one is built
 set -euo pipefail
@@ -108,20 +109,28 @@ curl -sf -D - -o "$folder/ours" -X POST -H 'Content-Type: application/json' -d '
 curl -sf -D - -o "$folder/theirs" "$theirs" | grep -qi '^x-varnish: [0-9]* [0-9]' || fail "Varnish has no hit"
 say "answers: ours $(stat -c %s "$folder/ours") bytes, Varnish $(stat -c %s "$folder/theirs") bytes"
 
+bench="$(dirname "$program")/helmdeck-bench"
+if [[ -x "$bench" ]]; then
+    "$bench" answer-anything "$(stat -c %s "$folder/ours")" >"$folder/floor" &
+    pids+=($!)
+    until [[ -s "$folder/floor" ]]; do sleep 0.05; done
+fi
+
 rate() { wrk -t1 "-c$1" -d3s "${@:2}" | awk '/Requests\/sec/ { printf "%.0f\n", $2 }'; }
 median() { sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
 for connections in ${CONNECTIONS:-1 16 64}; do
     : >"$folder/a"
     : >"$folder/b"
+    : >"$folder/c"
     for _ in 1 2 3 4 5; do
         rate "$connections" -s "$folder/post.lua" "$ours" >>"$folder/a"
         rate "$connections" "$theirs" >>"$folder/b"
+        if [[ -x "$bench" ]]; then rate "$connections" -s "$folder/post.lua" "http://$(cat "$folder/floor")/" >>"$folder/c"; fi
     done
     a="$(median <"$folder/a")"
     b="$(median <"$folder/b")"
-    say "$connections connections: ours $a/s, Varnish $b/s: $(awk -v a="$a" -v b="$b" 'BEGIN { printf "%.2f", a / b }') x"
+    say "$connections connections: ours $a/s, Varnish $b/s: $(awk -v a="$a" -v b="$b" 'BEGIN { printf "%.2f", a / b }') x; reading nothing $(median <"$folder/c")/s"
 done
 kill "${pids[@]}" 2>/dev/null || true
-bench="$(dirname "$program")/helmdeck-bench"
 if [[ -x "$bench" ]]; then "$bench" hit cold || true; fi
 "$venv/bin/python" src/bench/race_fastmcp.py

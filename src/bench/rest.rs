@@ -82,6 +82,27 @@ pub(crate) async fn echo(request: usize, answer: Vec<u8>) -> String {
     address
 }
 
+/// Answers whatever arrives on a connection with an answer of so many bytes, until it is killed; prints where it listens. What is
+/// left is what the kernel and the load cost.
+pub(crate) fn answer_anything(bytes: usize) {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n");
+    let answer: std::sync::Arc<[u8]> = [head.into_bytes(), vec![b'x'; bytes]].concat().into();
+    crate::calls::runtime().block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        println!("{}", listener.local_addr().unwrap());
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = std::sync::Arc::clone(&answer);
+            stream.set_nodelay(true).unwrap();
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).await.is_ok_and(|count| count > 0)
+                    && stream.write_all(&answer).await.is_ok()
+                {}
+            });
+        }
+    });
+}
+
 /// A helmdeck server.
 pub(crate) async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

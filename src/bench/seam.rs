@@ -12,7 +12,7 @@ const RUNS: usize = 100;
 const NOTES: usize = 5_000;
 
 pub(crate) fn doors(table: &mut Table) {
-    let binary = std::env::current_exe().unwrap().with_file_name("helmdeck");
+    let binary = crate::measure::program();
     if !binary.exists() {
         table.add("seam", "not measured: build the release binary first".to_owned(), "measured", false);
         return;
