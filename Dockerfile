@@ -4,7 +4,7 @@
 
 FROM docker.io/library/rust:1.95-slim-bookworm AS build
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends build-essential \
+    && apt-get install -y --no-install-recommends build-essential curl git valgrind \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY Cargo.toml Cargo.lock ./
@@ -13,9 +13,10 @@ COPY config config
 COPY contrib contrib
 COPY docs docs
 COPY packs packs
+COPY scripts scripts
 COPY src src
 COPY tests tests
-RUN cargo build --locked --profile dist && mkdir /program && cp target/dist/helmdeck /program/
+RUN scripts/ordered.sh dist && mkdir /program && cp target/dist/helmdeck /program/
 
 FROM scratch AS program
 COPY --from=build /program/helmdeck /helmdeck

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Makes the files of a release in target/package, one step each; .github/workflows/release.yml runs them in this order.
-#   scripts/release.sh program     builds the program (profile dist), or takes the one that HELMDECK_RELEASE_PROGRAM names
+#   scripts/release.sh program     builds the program (profile dist, by scripts/ordered.sh), or takes the one that
+#                                  HELMDECK_RELEASE_PROGRAM names
 #   scripts/release.sh archive     helmdeck-VERSION-TARGET.tar.gz: program, man pages, completions, units, examples
 #   scripts/release.sh deb         the Debian package of this machine's architecture
 #   scripts/release.sh sbom        the list of all crates in it (CycloneDX, JSON)
 #   scripts/release.sh image       the container image helmdeck:VERSION, by docker buildx, buildah or podman
 #   scripts/release.sh checksums   SHA256SUMS of all files
 #   scripts/release.sh notes TAG   the section of CHANGELOG.md for a tag, or the unreleased one
-# Two runs on the same commit make the same archive and the same list of crates, wherever the clone is.
+# Two runs on the same commit make the same archive and the same list of crates, wherever the clone is, if the order of functions is
+# the same: it is among the files of a release, for HELMDECK_ORDER_FILE.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/need.sh
@@ -28,8 +30,15 @@ epoch() { git log -1 --format=%ct 2>/dev/null || echo 0; }
 program() {
     local built="${HELMDECK_RELEASE_PROGRAM:-}"
     if [[ -z "$built" ]]; then
-        cargo build --locked --profile dist
         built="${CARGO_TARGET_DIR:-target}/dist/helmdeck"
+        if [[ -n "${HELMDECK_ORDER_FILE:-}" ]]; then
+            cargo build --locked --profile dist --bin helmdeck
+        else
+            scripts/ordered.sh dist
+        fi
+        rm -f "$files"/*.order
+        local order="${HELMDECK_ORDER_FILE:-$built.order}"
+        if [[ -e "$order" ]]; then cp "$order" "$files/helmdeck-$version-$(target).order"; fi
     fi
     install -D -m 755 "$built" "$package/program/helmdeck"
     rm -rf "$package/man"

@@ -64,6 +64,25 @@ fn binstall_finds_the_archive_of_a_release() {
     assert!(read(".github/workflows/release.yml").contains("tags: [\"v*\"]"));
 }
 
+/// The linker puts these functions side by side, so that a start reads little of a large program.
+#[test]
+#[cfg(target_os = "linux")]
+fn functions_of_a_start_are_listed_seam_first() {
+    let script = root().join("scripts/functions-of-a-start.sh");
+    let listed = std::process::Command::new(script).arg(env!("CARGO_BIN_EXE_helmdeck")).output().unwrap();
+    let (list, error) = (String::from_utf8(listed.stdout).unwrap(), String::from_utf8_lossy(&listed.stderr));
+    assert!(listed.status.success(), "{error}");
+    let place =
+        |part: &str| list.lines().position(|name| name.contains(part)).unwrap_or_else(|| panic!("{part}\n{error}"));
+    // What the seam answers, what serves, and what writes the list of packs.
+    assert!(place("helmdeck_seam") < place("helmdeck_server"), "{list}");
+    assert!(list.contains("sqlite3_step") && list.lines().count() > 2000, "{list}");
+    let mut names: Vec<_> = list.lines().collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), list.lines().count(), "each function once");
+}
+
 /// A word of an ELF file, little endian.
 fn word(bytes: &[u8], at: usize, length: usize) -> u64 {
     bytes[at..at + length].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
