@@ -5,8 +5,8 @@
 #   usage: src/bench/guard.sh [--release] [--accept]
 # Without --release it counts the programs that the tests use, against src/bench/guard.txt.
 # They are not optimised, so the figures are no costs; but a look-up, a copy or an allocation too many shows all the same.
-# With --release it counts the release programs, against src/bench/guard-release.txt, and the processor time of the README's
-# first build.
+# With --release it counts the release programs, ordered by scripts/ordered.sh, against src/bench/guard-release.txt, and the
+# processor time of the README's first build.
 #   --accept     writes what was counted as the new table
 # Fails if a figure is more than 2 % above its row (memory: 10 %, processor time: 20 %). A figure that is as much below is told too: accept it, so that
 # it stays. Instructions depend on the compiler, the C library and the processor: the table says which it was counted with, and
@@ -32,6 +32,7 @@ if [[ "$profile" == test ]]; then
     cargo build --workspace --bins --tests --profile test
 else
     cargo build --workspace --bins --profile release
+    scripts/ordered.sh release
 fi
 target="${CARGO_TARGET_DIR:-target}/${profile/test/debug}"
 folder=$(mktemp -d)

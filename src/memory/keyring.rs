@@ -6,7 +6,6 @@
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use aes_gcm::aead::Generate;
@@ -46,12 +45,13 @@ pub struct KeyRing(Arc<Inner>);
 struct Inner {
     /// The current key first.
     keys: Vec<MemoryKey>,
-    ciphers: Ready<(usize, Namespace, Purpose), Arc<Aes256Gcm>>,
-    macs: Ready<(Namespace, &'static str), Hmac<Sha256>>,
+    /// By the position of the master key and the purpose.
+    ciphers: Ready<(usize, Purpose), Arc<Aes256Gcm>>,
+    macs: Ready<&'static str, Hmac<Sha256>>,
 }
 
 /// Purpose of a derived key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Row(Kind),
     Blob(&'static str),
@@ -108,7 +108,7 @@ impl KeyRing {
     /// A new current key gives other MACs: names made with the old key are not found again.
     #[must_use]
     pub fn mac(&self, namespace: &Namespace, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = self.0.macs.get_or((namespace.clone(), purpose), || {
+        let mut mac = self.0.macs.get_or(namespace, purpose, || {
             let key = self.0.keys[0].derive(&info("helmdeck/memory/v1/mac", namespace, purpose));
             // RFC 2104: a key shorter than the block is filled up with zeros.
             let mut block = Zeroizing::new([0; 64]);
@@ -196,7 +196,7 @@ impl KeyRing {
     }
 
     fn cipher(&self, index: usize, namespace: &Namespace, purpose: Purpose) -> Arc<Aes256Gcm> {
-        self.0.ciphers.get_or((index, namespace.clone(), purpose), || {
+        self.0.ciphers.get_or(namespace, (index, purpose), || {
             let info = match purpose {
                 Purpose::Row(kind) => info("helmdeck/memory/v1", namespace, kind.as_str()),
                 Purpose::Blob(name) => info("helmdeck/memory/v1/blob", namespace, name),
@@ -241,26 +241,51 @@ fn open(cipher: &Aes256Gcm, aad: &Framed, nonce: &[u8], mut value: Vec<u8>) -> R
     Ok(value)
 }
 
-/// Values that are made once and kept ready, up to [`READY_KEYS`] of them; when full, it starts anew.
-struct Ready<K, V>(RwLock<HashMap<K, V>>);
+/// Values that are made once for a namespace and a purpose, and kept ready: up to [`READY_KEYS`] of them; when full, it
+/// starts anew.
+struct Ready<P, V>(RwLock<ReadyValues<P, V>>);
 
-impl<K, V> Default for Ready<K, V> {
+struct ReadyValues<P, V> {
+    /// A namespace has a few purposes: they are compared one by one.
+    by_namespace: HashMap<Namespace, Vec<(P, V)>, ahash::RandomState>,
+    count: usize,
+}
+
+impl<P, V> Default for ReadyValues<P, V> {
     fn default() -> Self {
-        Self(RwLock::new(HashMap::new()))
+        Self { by_namespace: HashMap::default(), count: 0 }
     }
 }
 
-impl<K: Eq + Hash, V: Clone> Ready<K, V> {
-    fn get_or(&self, key: K, make: impl FnOnce() -> V) -> V {
-        if let Some(value) = self.0.read().get(&key) {
-            return value.clone();
+impl<P, V> Default for Ready<P, V> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<P: PartialEq, V: Clone> ReadyValues<P, V> {
+    fn get(&self, namespace: &Namespace, purpose: &P) -> Option<V> {
+        let values = self.by_namespace.get(namespace)?;
+        values.iter().find(|(known, _)| known == purpose).map(|(_, value)| value.clone())
+    }
+}
+
+impl<P: PartialEq, V: Clone> Ready<P, V> {
+    fn get_or(&self, namespace: &Namespace, purpose: P, make: impl FnOnce() -> V) -> V {
+        if let Some(value) = self.0.read().get(namespace, &purpose) {
+            return value;
         }
         let value = make();
-        let mut map = self.0.write();
-        if map.len() >= READY_KEYS {
-            map.clear();
+        let mut ready = self.0.write();
+        // Another thread may have made it meanwhile.
+        if let Some(value) = ready.get(namespace, &purpose) {
+            return value;
         }
-        map.insert(key, value.clone());
+        if ready.count >= READY_KEYS {
+            *ready = ReadyValues::default();
+        }
+        ready.count += 1;
+        ready.by_namespace.entry(namespace.clone()).or_default().push((purpose, value.clone()));
         value
     }
 }
@@ -336,6 +361,7 @@ mod tests {
         for index in 0..2 * READY_KEYS {
             let _ = ring.mac(&Namespace::new("t", &index.to_string(), None), "cache", &[]);
         }
-        assert!(ring.0.macs.0.read().len() <= READY_KEYS);
+        let ready = ring.0.macs.0.read();
+        assert!(ready.by_namespace.values().map(Vec::len).sum::<usize>() == ready.count && ready.count <= READY_KEYS);
     }
 }

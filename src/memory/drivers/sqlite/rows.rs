@@ -63,7 +63,8 @@ pub(super) fn raw(row: &Row<'_>, namespace: &Namespace, kind: Kind, key: String)
 
 /// Reads a text of any bytes.
 pub(super) fn text(value: ValueRef<'_>) -> String {
-    String::from_utf8_lossy(bytes(value)).into_owned()
+    let bytes = bytes(value);
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
 /// Reads an integer; anything else is 0.
