@@ -91,7 +91,7 @@ class Caller(threading.Thread):
             self.echo: 24, self.recall: 10, self.mcp: 8, self.mcp_newest: 8, self.turns: 5, self.pry: 4, self.look: 4,
             self.get: 6, self.put: 3, self.store: 3, self.turn: 4, self.write: 3, self.job: 2, self.purge: 2,
         }
-        if self.stand.nats:
+        if self.stand.nats and not self.stand.steady:
             often[self.learn] = 0.7
         if self.stand.bucket:
             often |= {self.solve: 0.15, self.download: 5}

@@ -18,10 +18,6 @@ from stand import Stand, dump
 from watch import Watch
 
 
-# Without faults, memory may not grow: caches are so small that they are full within the first quarter.
-FULL_CACHES = {"HELMDECK_CACHE__HOT_BYTES": "1MiB", "HELMDECK_CONVERSATION__HOT_BYTES": "1MiB"}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", type=Path, help="the helmdeck program")
@@ -43,7 +39,7 @@ def main() -> None:
     # Whoever ends it ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
     with tempfile.TemporaryDirectory(prefix="helmdeck-soak-") as folder, \
-            Stand(Path(folder), arguments.program.resolve(), FULL_CACHES if arguments.faults == "none" else {}, small=arguments.small, weed=arguments.weed) as stand:
+            Stand(Path(folder), arguments.program.resolve(), {}, small=arguments.small, weed=arguments.weed, steady=arguments.faults == "none") as stand:
         print(f"seed {arguments.seed}, {type(stand.network).__name__.lower()}, NATS {bool(stand.nats)}, bucket {bool(stand.bucket)}", flush=True)
         faults = Faults(stand, arguments.seed, old)
         callers = [Caller(stand, number, arguments.seed, not arguments.local_system, arguments.pause) for number in range(arguments.callers)]

@@ -14,6 +14,8 @@ from services import Bucket, Model, Nats, Pooler, Postgres, ask_raw, free_ports,
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 SECRET = "a shared secret of the soak, 32 bytes"
+# Sizes of caches that are full within a minute.
+FULL_CACHES = {"HELMDECK_CACHE__HOT_BYTES": "1MiB", "HELMDECK_CONVERSATION__HOT_BYTES": "1MiB"}
 
 PACKS = {
     # Answers with its input: whoever gets another's answer sees it.
@@ -120,8 +122,11 @@ class Deck:
 class Stand:
     """All of it. Use it as a context: at the end everything is stopped."""
 
-    def __init__(self, folder: Path, program: Path, more: dict[str, str], count: int = 3, small: bool = True, weed: str | None = None):
-        self.folder, self.program, self.more, self.count = folder, program, more, count
+    def __init__(self, folder: Path, program: Path, more: dict[str, str], count: int = 3, small: bool = True, weed: str | None = None,
+                 steady: bool = False):
+        """`steady`: nothing of the servers may grow. Their caches are full soon, and nobody adds to their projects."""
+        self.folder, self.program, self.count, self.steady = folder, program, count, steady
+        self.more = more | (FULL_CACHES if steady else {})
         self.packs = folder / "packs"
         self.packs.mkdir()
         for name, (kind, script, memory) in PACKS.items():
