@@ -22,7 +22,7 @@ pub(crate) fn floors(table: &mut Table) {
     json(table);
     sqlite(table);
     threads(table);
-    together(table);
+    read_by_another_thread(table);
     start(table);
     sockets(table);
 }
@@ -92,7 +92,7 @@ fn threads(table: &mut Table) {
             answer.send(()).unwrap();
         }
     });
-    let (cpu, wall) = asking(|| {
+    let (cpu, wall) = time_per_run(|| {
         let (reply, answer) = mpsc::channel();
         ask.send(reply).unwrap();
         answer.recv().unwrap();
@@ -103,7 +103,7 @@ fn threads(table: &mut Table) {
 }
 
 /// Reads, opening and parsing together, asked of another thread: a hit from sealed SQLite, and a context of 50 turns.
-fn together(table: &mut Table) {
+fn read_by_another_thread(table: &mut Table) {
     const TURN: &str = concat!(
         r#"{"UserMessage":"","AssistantResponse":"","TrajectoryDigest":null,"ArtifactsShown":null,"#,
         r#""ArtifactsHiddenRefs":null,"Timestamp":"2026-01-02T03:04:05Z"}"#
@@ -143,7 +143,7 @@ fn together(table: &mut Table) {
                 answer.send(read).unwrap();
             }
         });
-        let (cpu, wall) = asking(|| {
+        let (cpu, wall) = time_per_run(|| {
             let (reply, answer) = mpsc::channel();
             ask.send(reply).unwrap();
             black_box(answer.recv().unwrap());
@@ -155,7 +155,7 @@ fn together(table: &mut Table) {
 }
 
 /// Returns the processor time of all threads and the time by the clock per run, in microseconds.
-fn asking(mut run: impl FnMut()) -> (f64, f64) {
+fn time_per_run(mut run: impl FnMut()) -> (f64, f64) {
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
         let (cpu, wall) = (process_cpu(), Instant::now());

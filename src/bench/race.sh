@@ -113,7 +113,11 @@ bench="$(dirname "$program")/helmdeck-bench"
 if [[ -x "$bench" ]]; then
     "$bench" answer-anything "$(stat -c %s "$folder/ours")" >"$folder/floor" &
     pids+=($!)
-    until [[ -s "$folder/floor" ]]; do sleep 0.05; done
+    for _ in {1..200}; do
+        if [[ -s "$folder/floor" ]]; then break; fi
+        sleep 0.05
+    done
+    [[ -s "$folder/floor" ]] || fail "$bench does not answer: build it with the program"
 fi
 
 rate() { wrk -t1 "-c$1" -d3s "${@:2}" | awk '/Requests\/sec/ { printf "%.0f\n", $2 }'; }

@@ -25,7 +25,7 @@ pub(crate) const NONCE_BYTES: usize = 12;
 pub(crate) const TAG_BYTES: usize = 16;
 
 /// Number of cached derived keys, each about 1 KiB.
-const READY_KEYS: usize = 512;
+const MAX_DERIVED_KEYS: usize = 512;
 
 /// Keyring of the memory keys. Cheap to clone; clones share the derived keys.
 ///
@@ -46,8 +46,8 @@ struct Inner {
     /// The current key first.
     keys: Vec<MemoryKey>,
     /// By the position of the master key and the purpose.
-    ciphers: Ready<(usize, Purpose), Arc<Aes256Gcm>>,
-    macs: Ready<&'static str, Hmac<Sha256>>,
+    ciphers: DerivedKeyCache<(usize, Purpose), Arc<Aes256Gcm>>,
+    macs: DerivedKeyCache<&'static str, Hmac<Sha256>>,
 }
 
 /// Purpose of a derived key.
@@ -67,7 +67,7 @@ impl KeyRing {
                 keys.push(key);
             }
         }
-        Self(Arc::new(Inner { keys, ciphers: Ready::default(), macs: Ready::default() }))
+        Self(Arc::new(Inner { keys, ciphers: DerivedKeyCache::default(), macs: DerivedKeyCache::default() }))
     }
 
     /// Parses a keyring: the current key, and previous keys separated by commas.
@@ -241,36 +241,36 @@ fn open(cipher: &Aes256Gcm, aad: &Framed, nonce: &[u8], mut value: Vec<u8>) -> R
     Ok(value)
 }
 
-/// Values that are made once for a namespace and a purpose, and kept ready: up to [`READY_KEYS`] of them; when full, it
+/// Cache of what was derived for a namespace and a purpose: up to [`MAX_DERIVED_KEYS`] values. When full, it
 /// starts anew.
-struct Ready<P, V>(RwLock<ReadyValues<P, V>>);
+struct DerivedKeyCache<P, V>(RwLock<DerivedKeys<P, V>>);
 
-struct ReadyValues<P, V> {
+struct DerivedKeys<P, V> {
     /// A namespace has a few purposes: they are compared one by one.
     by_namespace: HashMap<Namespace, Vec<(P, V)>, ahash::RandomState>,
     count: usize,
 }
 
-impl<P, V> Default for ReadyValues<P, V> {
+impl<P, V> Default for DerivedKeys<P, V> {
     fn default() -> Self {
         Self { by_namespace: HashMap::default(), count: 0 }
     }
 }
 
-impl<P, V> Default for Ready<P, V> {
+impl<P, V> Default for DerivedKeyCache<P, V> {
     fn default() -> Self {
         Self(RwLock::default())
     }
 }
 
-impl<P: PartialEq, V: Clone> ReadyValues<P, V> {
+impl<P: PartialEq, V: Clone> DerivedKeys<P, V> {
     fn get(&self, namespace: &Namespace, purpose: &P) -> Option<V> {
         let values = self.by_namespace.get(namespace)?;
         values.iter().find(|(known, _)| known == purpose).map(|(_, value)| value.clone())
     }
 }
 
-impl<P: PartialEq, V: Clone> Ready<P, V> {
+impl<P: PartialEq, V: Clone> DerivedKeyCache<P, V> {
     fn get_or(&self, namespace: &Namespace, purpose: P, make: impl FnOnce() -> V) -> V {
         if let Some(value) = self.0.read().get(namespace, &purpose) {
             return value;
@@ -281,8 +281,8 @@ impl<P: PartialEq, V: Clone> Ready<P, V> {
         if let Some(value) = ready.get(namespace, &purpose) {
             return value;
         }
-        if ready.count >= READY_KEYS {
-            *ready = ReadyValues::default();
+        if ready.count >= MAX_DERIVED_KEYS {
+            *ready = DerivedKeys::default();
         }
         ready.count += 1;
         ready.by_namespace.entry(namespace.clone()).or_default().push((purpose, value.clone()));
@@ -358,10 +358,12 @@ mod tests {
     #[test]
     fn the_cache_of_ready_keys_is_bounded() {
         let ring = ring("a", None);
-        for index in 0..2 * READY_KEYS {
+        for index in 0..2 * MAX_DERIVED_KEYS {
             let _ = ring.mac(&Namespace::new("t", &index.to_string(), None), "cache", &[]);
         }
         let ready = ring.0.macs.0.read();
-        assert!(ready.by_namespace.values().map(Vec::len).sum::<usize>() == ready.count && ready.count <= READY_KEYS);
+        assert!(
+            ready.by_namespace.values().map(Vec::len).sum::<usize>() == ready.count && ready.count <= MAX_DERIVED_KEYS
+        );
     }
 }

@@ -58,7 +58,7 @@ pub struct ProjectSettings {
 }
 
 /// Work on a project. Boxed: the program has what runs it once for each type of answer, not for each route.
-type Work<T> = Box<dyn FnOnce(&Project) -> helmdeck_forge::Result<T> + Send>;
+type ProjectWork<T> = Box<dyn FnOnce(&Project) -> helmdeck_forge::Result<T> + Send>;
 
 /// State for the routes of a project.
 #[derive(Debug, Clone)]
@@ -108,7 +108,12 @@ impl ProjectState {
         self.read_boxed(caller, pack, Box::new(work)).await
     }
 
-    async fn read_boxed<T: Send + 'static>(&self, caller: &Caller, pack: &str, work: Work<T>) -> Result<T, Problem> {
+    async fn read_boxed<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        pack: &str,
+        work: ProjectWork<T>,
+    ) -> Result<T, Problem> {
         check(caller, pack)?;
         let (settings, caller) = (Arc::clone(&self.settings), caller.clone());
         self.blocking(move || {
@@ -129,7 +134,12 @@ impl ProjectState {
         self.change_boxed(caller, pack, Box::new(work)).await
     }
 
-    async fn change_boxed<T: Send + 'static>(&self, caller: &Caller, pack: &str, work: Work<T>) -> Result<T, Problem> {
+    async fn change_boxed<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        pack: &str,
+        work: ProjectWork<T>,
+    ) -> Result<T, Problem> {
         check(caller, pack)?;
         let (settings, caller, measured) = (Arc::clone(&self.settings), caller.clone(), self.measured.clone());
         self.blocking(move || {
