@@ -16,7 +16,7 @@ use serde_json::Value;
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("process", &[]),
-    ("events", &["core"]),
+    ("events", &["core", "egress"]),
     ("memory", &["core", "events"]),
     ("egress", &["core"]),
     ("llm", &["core", "egress"]),
@@ -224,6 +224,117 @@ fn edges_of_every_kind_are_read() {
     assert_eq!(crates.into_iter().collect::<Vec<_>>(), ["a", "core"]);
     assert_eq!(edges.iter().map(|edge| edge.kind).collect::<Vec<_>>(), ["normal", "dev", "build"]);
     assert!(edges.iter().all(|edge| edge.from == "a" && edge.to == "core" && edge.manifest == "src/a/Cargo.toml"));
+}
+
+/// Names through which a connection is opened, or a host name resolved.
+const CONNECTING: &[&str] = &[
+    "AmazonS3Builder",
+    "Client::builder",
+    "ClientBuilder",
+    "ConnectOptions",
+    "HttpConnector",
+    "MakeRustlsConnect",
+    "OctocrabBuilder",
+    "Pool::builder",
+    "StreamableHttpClientTransport",
+    "TcpSocket",
+    "TcpStream",
+    "ToSocketAddrs",
+    "UdpSocket",
+    "UnixDatagram",
+    "UnixStream",
+    "async_nats::connect",
+    "connect_raw",
+    "hyper::client",
+    "hyper_util::client",
+    "lookup_host",
+    "reqwest::blocking",
+    "reqwest::get",
+    "rustix::net",
+    "socket2",
+    "to_socket_addrs",
+    "tokio_postgres::connect",
+];
+
+/// The places that may use such a name, each with the reason.
+///
+/// All others ask `helmdeck-egress` for a client. A place is added here only if it asks the guard itself, or if the
+/// operator alone names what it connects to.
+const MAY_CONNECT: &[(&str, &[&str], &str)] = &[
+    ("packs/github/client.rs", &["OctocrabBuilder"], "around a client of the guard"),
+    ("src/artifacts/s3.rs", &["AmazonS3Builder", "HttpConnector"], "its connector is a client of the guard"),
+    ("src/cli/commands/connect.rs", &["TcpStream"], "to this program's own proxy, which asks the guard"),
+    (
+        "src/cli/commands/health.rs",
+        &["TcpStream", "ToSocketAddrs", "to_socket_addrs"],
+        "to the URL of the command line",
+    ),
+    ("src/cli/notify.rs", &["UnixDatagram"], "to the socket of systemd, from the environment"),
+    ("src/egress/guard.rs", &["Client::builder"], "the guard"),
+    ("src/egress/proxy/dial.rs", &["TcpStream"], "the guard"),
+    ("src/egress/proxy/gateway.rs", &["TcpStream"], "the guard: streams that it accepted"),
+    ("src/egress/resolver.rs", &["lookup_host"], "the guard"),
+    ("src/events/nats/link.rs", &["ConnectOptions"], "after `check_server` of the guard"),
+    ("src/mcp_client/connection.rs", &["StreamableHttpClientTransport"], "around a client of the guard"),
+    (
+        "src/memory/drivers/postgres/connect.rs",
+        &["MakeRustlsConnect", "Pool::builder"],
+        "to memory.url and system.url of the operator",
+    ),
+    ("src/memory/drivers/postgres/tls.rs", &["MakeRustlsConnect"], "to memory.url and system.url of the operator"),
+    ("src/server/serve.rs", &["TcpStream"], "streams that it accepted"),
+];
+
+/// Returns the names of [`CONNECTING`] that production code uses.
+fn connecting(code: &str) -> Vec<&'static str> {
+    let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    CONNECTING.iter().filter(|name| lines.iter().any(|line| line.contains(**name))).copied().collect()
+}
+
+/// Says whether a file is for tests or benchmarks only.
+fn is_test_code(file: &str) -> bool {
+    let folders = ["tests", "testkit", "bench", "conformance", "fixture"];
+    let (path, name) = file.rsplit_once('/').unwrap_or_default();
+    path.split('/').any(|folder| folders.contains(&folder))
+        || ["tests.rs", "fixture.rs"].contains(&name)
+        || name.ends_with("_tests.rs")
+}
+
+#[test]
+fn connections_are_opened_in_listed_places_only() {
+    let mut found = BTreeMap::new();
+    for file in files_below(&root().join("src")).into_iter().chain(files_below(&root().join("packs"))) {
+        let name = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        if name.ends_with(".rs") && !is_test_code(&name) {
+            let names = connecting(&std::fs::read_to_string(&file).unwrap());
+            if !names.is_empty() {
+                found.insert(name, names);
+            }
+        }
+    }
+    let listed: BTreeMap<String, Vec<&str>> =
+        MAY_CONNECT.iter().map(|(file, names, _)| ((*file).to_owned(), names.to_vec())).collect();
+    assert_eq!(found, listed, "found and listed places differ: ask helmdeck-egress for a client");
+    assert!(MAY_CONNECT.iter().all(|(_, _, reason)| !reason.is_empty()));
+    // What the events crate opens was asked for before.
+    let link = std::fs::read_to_string(root().join("src/events/nats/link.rs")).unwrap();
+    let opened = link.find("ConnectOptions::new()").unwrap();
+    assert!(link.find("options.check(guard)?").is_some_and(|asked| asked < opened));
+}
+
+#[test]
+fn connecting_code_is_noticed() {
+    for code in ["let a = TcpStream::connect(b);", "use tokio::net::{TcpListener, TcpStream};", "reqwest::get(url)"] {
+        assert!(!connecting(code).is_empty(), "{code}");
+    }
+    for code in [
+        "// TcpStream",
+        "fn a() {}\n#[cfg(test)]\nmod tests {\n    use std::net::TcpStream;\n}\n",
+        "TcpListener::bind(a)",
+    ] {
+        assert!(connecting(code).is_empty(), "{code}");
+    }
 }
 
 /// Features of `serde_json` that any crate of the graph could switch on for all.

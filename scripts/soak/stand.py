@@ -88,9 +88,14 @@ class Deck:
         commands = [["git", "init", "-q"], [*git, "commit", "-q", "--allow-empty", "-m", self.name], [str(self.program), "forge", "init"]]
         for command in commands:
             subprocess.run(command, cwd=self.project, env=environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        settings = self.home / ".config/helmdeck/helmdeck.toml"
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(f'[forge.events]\nsoak = {{ url = "nats://{self.ways["events"]}" }}\n')
         file = self.project / ".forge/config.toml"
-        text, line = file.read_text(), f'[events]\nurl = "nats://{self.ways["events"]}"\nremote = true\n'
+        text, line = file.read_text(), '[events]\nuse = "soak"\n'
         file.write_text(text.replace("[events]\n", line, 1) if "\n[events]\n" in text else text + line)
+        trust = [str(self.program), "forge", "trust", "--yes"]
+        subprocess.run(trust, cwd=self.project, env=environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
     def run(self, *arguments: str) -> str:
         """Runs a command of the program as at this server, and returns what it prints."""

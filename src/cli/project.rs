@@ -1,5 +1,7 @@
 //! The environment of a project: session, agent, trust and event servers, from this process.
 
+use std::path::Path;
+
 use helmdeck_forge::{ProjectEnvironment, Trust, Zone};
 
 use crate::env::ProcessEnvironment;
@@ -14,12 +16,14 @@ const AGENT: &str = "HELMDECK_FORGE_AGENT";
 
 /// Returns the environment of projects, for commands and packs.
 ///
-/// A given session or agent wins over its variable.
+/// A given session or agent wins over its variable. The event servers are those of the configuration file.
 ///
 /// # Errors
 /// A configuration failure for a variable that is not text.
 pub(crate) fn environment(
     env: &ProcessEnvironment,
+    #[cfg_attr(not(feature = "nats"), expect(unused_variables, reason = "only event servers are looked up there"))]
+    config: Option<&Path>,
     session: Option<&str>,
     agent: Option<&str>,
 ) -> Result<ProjectEnvironment> {
@@ -30,7 +34,7 @@ pub(crate) fn environment(
     let mut environment = ProjectEnvironment { zone: Zone::System, ..ProjectEnvironment::default() };
     #[cfg(feature = "nats")]
     {
-        environment.links = Some(std::sync::Arc::new(link::Servers::default()));
+        environment.links = Some(std::sync::Arc::new(link::Servers::new(config, env)));
     }
     let data = env.path("HELMDECK_DATA_DIR").map(|path| env.absolute(&path)).transpose()?;
     if let Some(data) = data.or_else(|| env.xdg("XDG_DATA_HOME", ".local/share")) {

@@ -12,6 +12,7 @@ use helmdeck_trackers::linear::Linear;
 use helmdeck_trackers::{Connection, Tracker, github, linear};
 
 use crate::args::Global;
+use crate::config::{self, Loaded, TrackerServer};
 use crate::env::ProcessEnvironment;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -21,25 +22,36 @@ use crate::wire::{MemoryUse, Setup};
 /// Where the key of a tracker is looked for.
 struct KeyPlace<'a> {
     tracker: &'static str,
-    variable: &'static str,
+    /// A variable that comes first; none if the user names a credential.
+    variable: Option<&'static str>,
     credential: &'a str,
 }
 
 impl<'a> KeyPlace<'a> {
-    fn of(config: &'a Config) -> Self {
-        match config.tracker.kind {
-            TrackerKind::Linear => Self {
-                tracker: "Linear",
-                variable: "LINEAR_API_KEY",
-                credential: config.linear.credential.as_deref().unwrap_or("linear-key"),
-            },
-            TrackerKind::Github => Self {
-                tracker: "GitHub",
-                variable: "GITHUB_TOKEN",
-                credential: config.github.credential.as_deref().unwrap_or("github-token"),
-            },
-        }
+    fn of(config: &Config, server: Option<&'a TrackerServer>) -> Self {
+        let named = server.map(|server| &*server.credential).filter(|credential| !credential.is_empty());
+        let (tracker, variable, usual) = match config.tracker.kind {
+            TrackerKind::Linear => ("Linear", "LINEAR_API_KEY", "linear-key"),
+            TrackerKind::Github => ("GitHub", "GITHUB_TOKEN", "github-token"),
+        };
+        Self { tracker, variable: named.is_none().then_some(variable), credential: named.unwrap_or(usual) }
     }
+}
+
+/// Returns the tracker that a project asks for by name, from the user's own settings.
+fn defined(
+    project: &Project,
+    config_file: Option<&Path>,
+    env: &ProcessEnvironment,
+) -> helmdeck_forge::Result<Option<TrackerServer>> {
+    let Some(name) = project.config().tracker.server.as_deref() else { return Ok(None) };
+    let settings = config::load(config_file, Vec::new(), env).and_then(Loaded::settings);
+    let settings = settings.map_err(|failure| Error::usage(failure.message().to_owned()))?;
+    let server = settings.forge.trackers.get(name).cloned();
+    server.map(Some).ok_or_else(|| {
+        Error::new(Category::Refused, "E_TRACKER_UNDEFINED", format!("this project asks for the tracker {name:?}"))
+            .hint(format!("define [forge.trackers.{name}] with endpoint and credential in your helmdeck.toml"))
+    })
 }
 
 /// Makes the client of a project's tracker. Connects to nothing yet.
@@ -59,13 +71,15 @@ pub(crate) fn open(
         return Err(Error::new(Category::Refused, "E_TRACKER_OFFLINE", message)
             .hint("set mode = \"live\" under [linear] in .forge/config.toml, and the team"));
     }
-    // The settings name where the key goes, and they may be somebody else's.
+    // The settings name what is sent to whose tracker, and they may be somebody else's.
     trust::check(project)?;
-    let place = KeyPlace::of(config);
+    let server = defined(project, config_file, env)?;
+    let place = KeyPlace::of(config, server.as_ref());
     let key = key(&place, config_file, env, output)?;
-    let endpoint = match config.tracker.kind {
-        TrackerKind::Linear => config.linear.endpoint.as_deref().unwrap_or(linear::ENDPOINT),
-        TrackerKind::Github => config.github.endpoint.as_deref().unwrap_or(github::ENDPOINT),
+    let endpoint = match (&server, config.tracker.kind) {
+        (Some(server), _) => &server.endpoint,
+        (None, TrackerKind::Linear) => linear::ENDPOINT,
+        (None, TrackerKind::Github) => github::ENDPOINT,
     };
     let endpoint = endpoint
         .parse()
@@ -89,14 +103,16 @@ fn key(
     output: Output,
 ) -> helmdeck_forge::Result<Secret> {
     let failed = |failure: Failure| Error::new(Category::Refused, "E_TRACKER_AUTH", failure.message().to_owned());
-    let set = env.text(place.variable).map_err(failed)?.filter(|text| !text.trim().is_empty());
+    let set = place.variable.map(|variable| env.text(variable)).transpose().map_err(failed)?.flatten();
+    let set = set.filter(|text| !text.trim().is_empty());
     if let Some(text) = set {
         return Ok(Secret::new(text.trim().to_owned()));
     }
     let KeyPlace { tracker, variable, credential } = place;
     let missing = || {
+        let variable = variable.map(|variable| format!("{variable}, or ")).unwrap_or_default();
         Error::new(Category::Refused, "E_TRACKER_AUTH", format!("there is no key for {tracker}")).hint(format!(
-            "set {variable}, or the credential {credential:?} under [credentials] in helmdeck's settings or in the vault"
+            "set {variable}the credential {credential:?} under [credentials] in helmdeck's settings or in the vault"
         ))
     };
     let global = Global {

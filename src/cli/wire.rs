@@ -43,6 +43,8 @@ pub(crate) struct Setup {
     pub(crate) settings: Settings,
     /// The process environment.
     pub(crate) env: ProcessEnvironment,
+    /// The configuration file of the command line.
+    pub(crate) config: Option<PathBuf>,
     /// Gate 1: the keys; `None` = memory is off.
     pub(crate) ring: Option<KeyRing>,
     /// The vault's keys; `None` = there is no vault.
@@ -115,6 +117,7 @@ impl Setup {
         Ok(Self {
             settings,
             env,
+            config: global.config.clone(),
             ring: None,
             vault_ring: None,
             watch: Mutex::default(),
@@ -146,7 +149,7 @@ impl Setup {
         let egress = Egress::new(settings.egress.clone());
         let secrets = self.secrets(memory).await?;
         let mut forge = helmdeck_packs::forge::Config {
-            environment: crate::project::environment(&self.env, None, None)?,
+            environment: crate::project::environment(&self.env, self.config.as_deref(), None, None)?,
             ..settings.forge.packs(self.serves, self.env.working_dir())
         };
         // A server decides once: agents see its packs at their start. A single call is refused when it runs something.
@@ -328,7 +331,7 @@ impl Setup {
     pub(crate) fn project(&self) -> Result<helmdeck_server::ProjectSettings> {
         Ok(helmdeck_server::ProjectSettings {
             root: self.settings.forge.packs(self.serves, self.env.working_dir()).root,
-            environment: crate::project::environment(&self.env, None, None)?,
+            environment: crate::project::environment(&self.env, self.config.as_deref(), None, None)?,
         })
     }
 

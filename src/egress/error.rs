@@ -36,6 +36,9 @@ pub enum Error {
     /// The URL is not one that an HTTP client can use.
     #[error("only http and https URLs with a host can be reached")]
     NotHttp,
+    /// The URL names no server of a known protocol.
+    #[error("only nats and tls URLs with a host can be reached by clients other than those of HTTP")]
+    NotServer,
     /// The client cannot be set up, for example because the system has no certificates.
     #[error("the HTTP client cannot be set up")]
     Setup(#[source] Arc<reqwest::Error>),
@@ -55,7 +58,7 @@ impl From<Error> for helmdeck_core::Error {
         let message = error.to_string();
         match error {
             Error::Refused(refused) => refused.into(),
-            Error::NotHttp => Self::new(Code::InvalidInput, message),
+            Error::NotHttp | Error::NotServer => Self::new(Code::InvalidInput, message),
             Error::Setup(_) => Self::new(Code::Internal, message).with_source(error),
             Error::Ending => Self::new(Code::Cancelled, message),
         }

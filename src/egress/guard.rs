@@ -134,6 +134,17 @@ impl Egress {
         self.0.rules.check_url(url)
     }
 
+    /// Checks the server of another protocol, such as `nats://host:4222`, before a client of it connects.
+    ///
+    /// That client resolves the name itself. So only a server passes that the operator named ([`Self::naming`],
+    /// [`Self::reaching_only`]), or whose host the operator allows.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotServer`].
+    pub fn check_server(&self, url: &Url) -> Result<(), Error> {
+        self.0.rules.check_server(url)
+    }
+
     /// Returns the client.
     ///
     /// It is made on first use, off the async runtime, because that reads the system's certificates. Its errors may

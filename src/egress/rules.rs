@@ -9,6 +9,9 @@ use crate::address::{embedded, refused_kind};
 use crate::allowed::{Allowed, plain};
 use crate::error::{Error, Refused};
 
+/// Default port of NATS servers.
+const NATS_PORT: u16 = 4222;
+
 /// The operator's list, and the one host and port that a guard may reach besides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
@@ -19,22 +22,42 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Returns the host and port that a URL names, if it is one for HTTP.
+    /// Returns the host and port that a URL names, if it is one for HTTP or NATS.
     pub(crate) fn target(url: &Url) -> Option<(Host<String>, u16)> {
-        if !matches!(url.scheme(), "http" | "https") {
-            return None;
-        }
+        let port = match url.scheme() {
+            "http" | "https" => url.port_or_known_default()?,
+            "nats" | "tls" => url.port().unwrap_or(NATS_PORT),
+            _ => return None,
+        };
         let host = match url.host()?.to_owned() {
-            Host::Domain(name) => Host::Domain(plain(&name)),
+            // The parser reads an address as one for the schemes that it knows only.
+            Host::Domain(name) => match name.parse() {
+                Ok(IpAddr::V4(address)) => Host::Ipv4(address),
+                _ => Host::Domain(plain(&name)),
+            },
             address => address,
         };
-        Some((host, url.port_or_known_default()?))
+        Some((host, port))
     }
 
     /// Checks all of a URL that can be checked without resolving its name.
     pub(crate) fn check_url(&self, url: &Url) -> Result<(), Error> {
-        let (host, port) = Self::target(url).ok_or(Error::NotHttp)?;
+        let target = Self::target(url).filter(|_| matches!(url.scheme(), "http" | "https"));
+        let (host, port) = target.ok_or(Error::NotHttp)?;
         self.check_target(&host, port).map_err(Error::from)
+    }
+
+    /// Checks the server of a protocol whose client resolves names by itself.
+    ///
+    /// Its addresses cannot be checked, so the operator must have named the server, or allowed its host.
+    pub(crate) fn check_server(&self, url: &Url) -> Result<(), Error> {
+        let (host, port) = Self::target(url).ok_or(Error::NotServer)?;
+        if self.named.as_ref().is_some_and(|named| *named == (host.clone(), port))
+            || (!self.only_named && self.allows_host(&host))
+        {
+            return Ok(());
+        }
+        Err(Refused::new(&host.to_string(), "it is no server that the operator named").into())
     }
 
     /// Checks a host, in the form of [`Rules::target`], and a port, without resolving the name.
@@ -144,6 +167,30 @@ mod tests {
             );
             assert!(!message.contains("secret"), "{message}");
         }
+    }
+
+    #[test]
+    fn other_protocols_reach_servers_that_the_operator_named() {
+        let server = |rules: &Rules, url: &str| rules.check_server(&Url::parse(url).unwrap()).is_ok();
+        for (named, fine, refused) in [
+            (
+                "nats://events.test",
+                vec!["nats://EVENTS.test.:4222", "tls://events.test"],
+                vec!["nats://events.test:4223"],
+            ),
+            ("nats://127.0.0.1:4333", vec!["nats://127.0.0.1:4333"], vec!["nats://127.0.0.1", "nats://localhost:4333"]),
+            ("tls://[::1]", vec!["tls://[::1]:4222"], vec!["tls://[::2]"]),
+        ] {
+            let rules = rules(&[], Some(named));
+            let public =
+                ["nats://1.1.1.1", "nats://example.com", "nats://10.0.0.1", "postgres://events.test", "nats:x"];
+            assert!(fine.iter().all(|url| server(&rules, url)), "{named}");
+            assert!(refused.iter().chain(&public).all(|url| !server(&rules, url)), "{named}");
+        }
+        assert!(server(&rules(&["events.test", "10.0.0.0/8"], None), "nats://events.test"));
+        assert!(server(&rules(&["events.test", "10.0.0.0/8"], None), "nats://10.1.2.3:99"));
+        assert!(!server(&Rules { only_named: true, ..rules(&["events.test"], None) }, "nats://events.test"));
+        assert!(check(&rules(&[], Some("nats://a.test")), "nats://a.test").unwrap_err().contains("only http"));
     }
 
     #[test]

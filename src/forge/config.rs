@@ -37,7 +37,24 @@ pub struct Config {
     pub tracker: TrackerConfig,
     /// Issues of GitHub.
     pub github: GithubConfig,
+    /// The file as it is, with the settings that this program does not know.
+    #[serde(skip)]
+    pub raw: toml::Table,
 }
+
+/// Settings that only the user's own configuration may have, and where they go.
+const MISPLACED: [(&str, &[&str], &str); 3] = [
+    (
+        "events",
+        &["url", "remote", "credentials", "certificates"],
+        "define the server in your own helmdeck.toml, as [forge.events.NAME] with url, credentials and certificates, \
+         and write use = \"NAME\" under [events]",
+    ),
+    ("linear", &["endpoint", "credential"], MISPLACED_TRACKER),
+    ("github", &["endpoint", "credential"], MISPLACED_TRACKER),
+];
+const MISPLACED_TRACKER: &str = "define the tracker in your own helmdeck.toml, as [forge.trackers.NAME] with endpoint and \
+                                 credential, and write use = \"NAME\" under [tracker]";
 
 /// Limits of files: `[files]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,14 +222,9 @@ pub enum CommitMode {
 pub struct EventsConfig {
     /// What subjects begin with. Default: `sx9`.
     pub prefix: String,
-    /// The server of NATS; only of this machine unless `remote` allows more. Default: none.
-    pub url: Option<String>,
-    /// Whether the server may be another machine. Default: no.
-    pub remote: bool,
-    /// The file with the credentials of the server. Default: none.
-    pub credentials: Option<String>,
-    /// A file with certificates (PEM) to trust, for a server at `tls://`. Default: those of the system.
-    pub certificates: Option<String>,
+    /// Name of the event server, which the user's own settings define: `[forge.events.NAME]`. Default: none.
+    #[serde(rename = "use")]
+    pub server: Option<String>,
 }
 
 impl EventsConfig {
@@ -231,12 +243,6 @@ pub struct LinearConfig {
     pub mode: LinearMode,
     /// The assignee that counts as "me". Default: none.
     pub me: Option<String>,
-    /// The endpoint of the API; https, or on this machine. Default: `https://api.linear.app/graphql`.
-    pub endpoint: Option<String>,
-    /// The credential with the key, by its name in helmdeck's own settings or vault. Default: `linear-key`.
-    ///
-    /// The variable `LINEAR_API_KEY` comes first. A key never stands in this file.
-    pub credential: Option<String>,
     /// The key of the team: `SX9`.
     pub team: Option<String>,
     /// States: a word of the project, and the team's name for it.
@@ -283,6 +289,9 @@ pub enum LabelMode {
 pub struct TrackerConfig {
     /// `linear` (default) or `github`.
     pub kind: TrackerKind,
+    /// Name of a tracker that the user's own settings define: `[forge.trackers.NAME]`. Default: the public one.
+    #[serde(rename = "use")]
+    pub server: Option<String>,
 }
 
 /// A tracker.
@@ -300,10 +309,6 @@ pub enum TrackerKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GithubConfig {
-    /// The root of the REST API. Default: `https://api.github.com`.
-    pub endpoint: Option<String>,
-    /// The credential with the token. Default: `github-token`. The variable `GITHUB_TOKEN` comes first.
-    pub credential: Option<String>,
     /// The repository: `owner/name`.
     pub repository: Option<String>,
     /// The label of issues that somebody works on. Default: `in progress`.
@@ -391,7 +396,7 @@ impl Default for GitConfig {
 
 impl Default for EventsConfig {
     fn default() -> Self {
-        Self { prefix: "sx9".into(), url: None, remote: false, credentials: None, certificates: None }
+        Self { prefix: "sx9".into(), server: None }
     }
 }
 
@@ -412,12 +417,14 @@ impl Config {
     /// # Errors
     /// Where and how it is damaged.
     pub fn parse(text: &str) -> Result<Self, Damage> {
-        let config: Self = toml::from_str(text).map_err(|error| {
+        let damage = |error: toml::de::Error| {
             let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().unwrap_or_default().len() + 1;
             Damage { line, column, what: error.message().to_owned() }
-        })?;
+        };
+        let mut config: Self = toml::from_str(text).map_err(damage)?;
+        config.raw = text.parse().map_err(damage)?;
         if !(1 << 10..64 << 20).contains(&config.files.max_bytes) {
             let what = "expected max_bytes under [files] to be between 1 KiB and less than 64 MiB".to_owned();
             return Err(Damage { line: 1, column: 1, what });
@@ -425,25 +432,32 @@ impl Config {
         Ok(config)
     }
 
+    /// Returns the first setting that only the user's own configuration may have, and where it goes.
+    ///
+    /// A repository may come from anybody, so it names no host, no credential and no path outside of it.
+    #[must_use]
+    pub fn misplaced(&self) -> Option<(String, &'static str)> {
+        MISPLACED.iter().find_map(|(table, names, home)| {
+            let given = self.raw.get(*table)?.as_table()?;
+            let name = names.iter().find(|name| given.contains_key(**name))?;
+            Some((format!("{table}.{name}"), *home))
+        })
+    }
+
     /// Returns the settings in a text that this program does not know, as `table.name`.
     #[must_use]
     pub fn unknown(text: &str) -> Vec<String> {
         // Absent options do not appear among the defaults.
-        const OPTIONAL: [&str; 14] = [
+        const OPTIONAL: [&str; 9] = [
             "verify.count_regex",
             "git.base",
-            "events.url",
-            "events.credentials",
-            "events.certificates",
+            "events.use",
             "linear.me",
-            "linear.endpoint",
-            "linear.credential",
             "linear.team",
-            "github.endpoint",
-            "github.credential",
             "github.repository",
             "github.prefix",
             "github.in_progress",
+            "tracker.use",
         ];
         let Ok(given) = text.parse::<toml::Table>() else { return Vec::new() };
         let Ok(known) = toml::Table::try_from(Self::default()) else { return Vec::new() };
@@ -485,6 +499,20 @@ mod tests {
         for no in ["[files]\nmax_bytes = 67108864", "[files\n", "[files]\nmax_bytes = 1"] {
             assert!(Config::parse(no).is_err(), "{no}");
         }
+    }
+
+    #[test]
+    fn servers_and_credentials_are_misplaced_in_a_repository() {
+        for (table, names, home) in MISPLACED {
+            for name in names {
+                for value in ["true", "\"x\"", "[]", "{}"] {
+                    let config = Config::parse(&format!("[{table}]\n{name} = {value}\n")).unwrap();
+                    assert_eq!(config.misplaced(), Some((format!("{table}.{name}"), home)));
+                }
+            }
+        }
+        let fine = "[events]\nuse = \"team\"\n[tracker]\nuse = \"work\"\n";
+        assert!(Config::parse(fine).unwrap().misplaced().is_none() && Config::unknown(fine).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use helmdeck_core::{Clock, SystemClock};
@@ -11,7 +11,6 @@ use helmdeck_process::Running;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use crate::config::EventsConfig;
 use crate::time::Time;
 
 /// Default name of the agent.
@@ -35,10 +34,10 @@ impl Ids for RandomIds {
 
 /// Factory of event sinks.
 pub trait Links: Send + Sync + fmt::Debug {
-    /// Returns the sink for the server in the settings of the project at `root`.
+    /// Returns the sink for the server that the user calls `server`, for subjects that begin with `prefix`.
     ///
-    /// `None` if they name no server. The sink is not connected yet.
-    fn link(&self, root: &Path, events: &EventsConfig) -> Option<Arc<dyn Sink>>;
+    /// The sink is not connected yet. If the user has no server of this name, the sink fails and says so.
+    fn link(&self, server: &str, prefix: &str) -> Arc<dyn Sink>;
 }
 
 /// Whose commands may run.
@@ -96,11 +95,11 @@ pub struct ProjectEnvironment {
     pub agent: String,
     /// Id of the work session. Default: the active session of the work tree.
     pub session: Option<String>,
-    /// Sink of events besides the journal. Default: what `links` gives.
+    /// Sink of events besides the journal. Default: what `links` gives for a clone that is trusted.
     pub sink: Option<Arc<dyn Sink>>,
     /// Checks that are running.
     pub running: Arc<Running>,
-    /// Factory of event sinks for the servers in the project settings.
+    /// Factory of event sinks for the servers that the user has.
     ///
     /// Default: none, and events wait in the outbox.
     pub links: Option<Arc<dyn Links>>,

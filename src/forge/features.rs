@@ -12,6 +12,7 @@ mod status_inputs;
 mod tests;
 mod verify;
 
+pub(crate) use execute::built_in;
 pub(crate) use helmdeck_forge_documents::features::file::unknown;
 pub(crate) use helmdeck_forge_documents::features::{ADOPTED_FROM, adopted_name};
 pub use helmdeck_forge_documents::features::{

@@ -7,7 +7,6 @@ mod check;
 mod options;
 #[cfg(test)]
 mod tests;
-mod yaml;
 
 use std::collections::BTreeMap;
 
@@ -18,9 +17,10 @@ pub use check::{Checked, FieldError};
 
 use crate::error::{Category, Error, Result};
 use crate::issues::{Add, Changed};
-use crate::json::Members;
+use crate::json::{Json, Members};
 use crate::layout::TEMPLATES;
 use crate::project::Project;
+use helmdeck_forge_files::yaml::{self, Yaml};
 
 /// Name of the field that is the title of the issue. It is always required.
 const TITLE: &str = "title";
@@ -299,9 +299,27 @@ fn stem(file: &str) -> Option<&str> {
 /// # Errors
 /// The line, if it is known, and what is wrong.
 fn parse(text: &str) -> Result<Form, (Option<usize>, String)> {
-    let value = yaml::parse(text).map_err(|wrong| (Some(wrong.line), wrong.what))?;
-    let bytes = serde_json::to_vec(&value).map_err(|error| (None, error.to_string()))?;
+    let value = yaml::parse(text).map_err(|damage| (Some(damage.line), damage.what))?;
+    let bytes = serde_json::to_vec(&json(value)).map_err(|error| (None, error.to_string()))?;
     let form: Form = serde_json::from_slice(&bytes).map_err(|error| (None, error.to_string()))?;
     check::check_form(&form).map_err(|what| (None, what))?;
     Ok(form)
+}
+
+/// Returns a value as JSON. A plain text is what it looks like, as in YAML's core schema.
+fn json(value: Yaml) -> Json {
+    match value {
+        Yaml::List(items) => Json::Array(items.into_iter().map(json).collect()),
+        Yaml::Map(members) => Json::Object(Members(members.into_iter().map(|(name, one)| (name, json(one))).collect())),
+        Yaml::Text { text, plain: false } => Json::String(text),
+        Yaml::Text { text, plain: true } => match text.as_str() {
+            "" | "~" | "null" | "Null" | "NULL" => Json::Null,
+            "true" | "True" | "TRUE" => Json::Bool(true),
+            "false" | "False" | "FALSE" => Json::Bool(false),
+            number if number.starts_with(|first: char| first.is_ascii_digit() || first == '-') => {
+                serde_json::from_str(number).map_or_else(|_| Json::String(text.clone()), Json::Number)
+            }
+            _ => Json::String(text),
+        },
+    }
 }

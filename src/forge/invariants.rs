@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::knowledge::{Invariant, Knowledge};
 use crate::project::Project;
-use crate::runner;
+use crate::runner::{self, Line};
 
 /// How much of a check's output is kept, in bytes: its end.
 const OUTPUT: usize = 4 << 10;
@@ -89,7 +89,7 @@ pub fn check(project: &Project) -> Result<Checked> {
             ms: 0,
             output: String::new(),
         };
-        match runner::check(project, check, timeout) {
+        match runner::check(project, Line::Project(check, None), timeout) {
             Ok(ran) => {
                 outcome.state = match (ran.timed_out, ran.passed()) {
                     (true, _) => State::TimedOut,

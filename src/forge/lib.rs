@@ -49,5 +49,5 @@ pub use environment::{Ids, Links, ProjectEnvironment, Trust, Zone};
 pub use events::subjects::{self, Subject};
 pub use git::{Git, Oid};
 pub use project::Project;
-pub use runner::{Ran, Running, run_check};
+pub use runner::{Ran, Running};
 pub use trust::{TrustState, TrustedCommand};

@@ -21,6 +21,9 @@ use crate::files::{Files, Guard, Writer};
 use crate::git::{Git, Run};
 use crate::layout::{CONFIG, FORGE, PAUSED};
 
+/// Code of the error for a setting that belongs into the user's own configuration.
+const MISPLACED: &str = "E_MISPLACED_SETTING";
+
 /// A project with a memory: the context of every part of this crate.
 #[derive(Debug)]
 pub struct Project {
@@ -29,6 +32,7 @@ pub struct Project {
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
+    first_commit: OnceLock<Option<String>>,
     /// Pause after the event server did not answer: until then, nothing waits for it.
     ///
     /// In milliseconds of the monotonic clock.
@@ -58,7 +62,7 @@ impl Project {
         let Some(project) = Self::unset(start, environment)? else { return Ok(None) };
         match project.settings(&project.files.reading()) {
             Ok(config) => Ok(Some(Self::with(project.found, project.environment, config))),
-            Err(error) if error.category == Category::Corrupt => Ok(Some(project)),
+            Err(error) if error.category == Category::Corrupt || error.code == MISPLACED => Ok(Some(project)),
             Err(error) => Err(error),
         }
     }
@@ -78,9 +82,21 @@ impl Project {
     fn settings(&self, files: &Files) -> Result<Config> {
         // An empty file is a config.
         let Some(bytes) = files.read(CONFIG)?.filter(|bytes| !bytes.is_empty()) else { return Ok(Config::default()) };
-        crate::files::text(&bytes)
+        let config = crate::files::text(&bytes)
             .and_then(Config::parse)
-            .map_err(|damage| files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage)))
+            .map_err(|damage| files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage)))?;
+        match config.misplaced() {
+            None => Ok(config),
+            Some((setting, home)) => {
+                let message = format!("{CONFIG} sets `{setting}`: a repository names no server and no credential");
+                Err(Error::new(Category::Refused, MISPLACED, message).hint(home))
+            }
+        }
+    }
+
+    /// Returns the settings as the file has them now.
+    pub(crate) fn settings_now(&self) -> Result<Config> {
+        self.settings(&self.files.reading())
     }
 
     pub(crate) fn with(found: FoundProject, environment: ProjectEnvironment, config: Config) -> Self {
@@ -90,13 +106,8 @@ impl Project {
         let root = found.root.clone();
         let files = Files::new(&found.root, writer, max, common).tracked_by(move |path| is_tracked(&root, path));
         let files = files.with_entries(Arc::new(EntryFiles { apart: config.files.per_entry }));
-        let mut project =
-            Self { found, environment, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
-        if project.environment.sink.is_none() {
-            project.environment.sink =
-                project.environment.links.clone().and_then(|links| links.link(project.root(), &project.config.events));
-        }
-        project
+        let (git, first_commit) = (OnceLock::new(), OnceLock::new());
+        Self { found, environment, config, files, git, first_commit, server_rests: AtomicU64::new(0) }
     }
 
     /// Returns the root of the work tree, or the folder that contains `.forge/` if that is deeper.
@@ -165,6 +176,12 @@ impl Project {
         })
     }
 
+    /// Returns the first commit of the history of `HEAD`, looked up once. `None` without a commit or a repository.
+    pub(crate) fn first_commit(&self) -> Option<String> {
+        let find = || Git::find(self.root()).ok()??.root_commit().ok()?.map(|commit| commit.to_string());
+        self.first_commit.get_or_init(find).clone()
+    }
+
     /// Returns git, or `None` without a repository.
     pub(crate) fn repository(&self) -> Result<Option<Git>> {
         match self.git() {
@@ -191,7 +208,7 @@ impl Project {
     /// Returns this project as seen from a session. It shares the files and the lock.
     pub(crate) fn within(&self, session: &str) -> Self {
         let environment = ProjectEnvironment { session: Some(session.to_owned()), ..self.environment.clone() };
-        let git = self.git.clone();
+        let (git, first_commit) = (self.git.clone(), self.first_commit.clone());
         let server_rests = AtomicU64::new(self.server_rests.load(Ordering::Relaxed));
         Self {
             found: self.found.clone(),
@@ -199,6 +216,7 @@ impl Project {
             config: self.config.clone(),
             files: self.files.clone(),
             git,
+            first_commit,
             server_rests,
         }
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use helmdeck_core::Clock;
+use helmdeck_core::text::shell_quoted;
 use helmdeck_process::blocking::{self, Options, Output};
 use helmdeck_process::{Capture, Captured, Failure};
 use serde::Serialize;
@@ -72,52 +73,93 @@ impl Ran {
     }
 }
 
-/// Runs a program in a folder, without a shell and with a time limit.
-///
-/// Words are split at blanks; `'`, `"` and `\` quote as in a shell. A command that begins with `sh:` is
-/// given to `sh -c`. The program has no input. It runs in its own process group, which is killed when
-/// the program ends or runs out of time.
-///
-/// # Errors
-/// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.
-pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock) -> Result<Ran> {
-    run(root, command, timeout, clock, (&Running::default(), &|| ()))
+/// Placeholder of a command for the test that is run.
+pub(crate) const PREFIX: &str = "{prefix}";
+
+/// A command line to run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Line<'a> {
+    /// One of the project's files, with what a test puts in the place of [`PREFIX`].
+    Project(&'a str, Option<&'a str>),
+    /// One that the caller of this program gives for this time.
+    Caller(&'a str),
 }
 
-/// Runs a program at the root of a project, as [`run_check`] does.
+/// Runs a program at the root of a project, without a shell and with a time limit.
 ///
-/// Meanwhile it keeps the current session alive.
+/// This is the one place that runs what a project says. A command of its files must be one that a person agreed to,
+/// word for word.
+///
+/// The program has no input. It runs in its own process group, which is killed when the program ends or runs out of
+/// time. Meanwhile it keeps the current session alive.
 ///
 /// # Errors
-/// As [`run_check`]; `Refused` (`E_UNTRUSTED`) if the commands of this clone have not been trusted.
-pub fn check(project: &Project, command: &str, timeout: Duration) -> Result<Ran> {
-    trust::check(project)?;
+/// `Refused` (`E_UNTRUSTED`) if nobody agreed to the command; `E_USAGE` for a command that cannot be split,
+/// `E_CANNOT_START` for a program that cannot be started.
+pub(crate) fn check(project: &Project, line: Line<'_>, timeout: Duration) -> Result<Ran> {
+    let words = match line {
+        Line::Project(command, prefix) => {
+            trust::check_command(project, command)?;
+            argv(command, prefix)?
+        }
+        Line::Caller(command) => {
+            trust::check(project)?;
+            argv(command, None)?
+        }
+    };
     let renew = || Sessions::new(project).renew_lease();
     renew();
     let environment = project.environment();
-    let ran = run(project.root(), command, timeout, &*environment.clock, (&environment.running, &renew));
+    let ran = run(project.root(), &words, timeout, &*environment.clock, (&environment.running, &renew));
     if environment.running.is_stopped() {
         // The result says nothing about the code. This process usually ends meanwhile, so nothing is recorded.
         std::thread::sleep(LINGER);
-        let message = format!("{command:?} was stopped by a signal");
+        let message = format!("`{}` was stopped by a signal", text_of(&words));
         return Err(Error::new(Category::Failed, "E_STOPPED", message));
     }
     renew();
     ran
 }
 
-/// As [`run_check`], registered in `running`. `beat` is called every minute meanwhile.
+/// Returns the words of a command: those that are run, but for the placeholder if there is no prefix to put there.
+///
+/// Words are split at blanks; `'`, `"` and `\` quote as in a shell. A command that begins with `sh:` is given to
+/// `sh -c`. With an empty prefix, which means all tests, a word that is only the placeholder is left out.
+///
+/// # Errors
+/// `Usage` for a command that is empty or cannot be split.
+pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
+    if let Some(script) = command.strip_prefix("sh:") {
+        let script = prefix.map_or_else(|| script.to_owned(), |prefix| script.replace(PREFIX, &shell_quoted(prefix)));
+        return Ok(vec!["sh".to_owned(), "-c".to_owned(), script]);
+    }
+    let mut words = words(command).map_err(|why| Error::usage(format!("the command {command:?} {why}")))?;
+    if let Some(prefix) = prefix {
+        words.retain(|word| !prefix.is_empty() || word != PREFIX);
+        words.iter_mut().for_each(|word| *word = word.replace(PREFIX, prefix));
+    }
+    if words.is_empty() {
+        return Err(Error::usage("the command is empty"));
+    }
+    Ok(words)
+}
+
+/// Returns words as a command.
+pub(crate) fn text_of(words: &[String]) -> String {
+    match words {
+        [shell, option, script] if shell == "sh" && option == "-c" => format!("sh:{script}"),
+        words => words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// Runs a program, registered in `running`. `beat` is called every minute meanwhile.
 fn run(
     root: &Path,
-    command: &str,
+    words: &[String],
     timeout: Duration,
     clock: &dyn Clock,
     (running, beat): (&Running, &dyn Fn()),
 ) -> Result<Ran> {
-    let words = match command.strip_prefix("sh:") {
-        Some(script) => vec!["sh".to_owned(), "-c".to_owned(), script.trim_start().to_owned()],
-        None => words(command).map_err(|why| Error::usage(format!("the command {command:?} {why}")))?,
-    };
     let Some((program, arguments)) = words.split_first() else {
         return Err(Error::usage("the command is empty"));
     };
@@ -149,12 +191,13 @@ fn run(
         Ok(finished) => (finished.status.code(), false, finished.stdout),
         Err(Failure::TimedOut(output, _)) => (None, true, output),
         Err(Failure::Start(error)) => {
-            let message = format!("cannot start {command:?}: {error}");
+            let message = format!("cannot start `{}`: {error}", text_of(words));
             return Err(Error::new(Category::Failed, "E_CANNOT_START", message)
                 .hint("is the program installed, and on the PATH?"));
         }
         Err(failure) => {
-            return Err(Error::new(Category::Failed, "E_IO", format!("cannot wait for {command:?}: {failure}")));
+            let message = format!("cannot wait for `{}`: {failure}", text_of(words));
+            return Err(Error::new(Category::Failed, "E_IO", message));
         }
     };
     Ok(Ran { exit, timed_out, ms, output: text(&output) })
@@ -224,22 +267,26 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
+    fn run_in(folder: &Path, command: &str, timeout: Duration, running: &Running) -> Result<Ran> {
+        super::run(folder, &argv(command, None)?, timeout, &SystemClock::default(), (running, &|| ()))
+    }
+
     fn run(command: &str, timeout: Duration) -> Result<Ran> {
-        super::run_check(Path::new("/"), command, timeout, &SystemClock::default())
+        run_in(Path::new("/"), command, timeout, &Running::default())
     }
 
     #[test]
     fn check_runs_in_its_folder_and_reports_its_exit() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("here"), "").unwrap();
-        let clock = SystemClock::default();
-        let ran = run_check(folder.path(), "ls", LONG, &clock).unwrap();
+        let run = |command: &str| run_in(folder.path(), command, LONG, &Running::default()).unwrap();
+        let ran = run("ls");
         assert_eq!((ran.exit, ran.output.as_str()), (Some(0), "here\n"));
         assert!(ran.passed());
-        let ran = run_check(folder.path(), "sh: echo out; echo err >&2; exit 3", LONG, &clock).unwrap();
+        let ran = run("sh: echo out; echo err >&2; exit 3");
         assert_eq!((ran.exit, ran.passed()), (Some(3), false));
         assert_eq!(ran.output, "out\nerr\n");
-        let ran = run_check(folder.path(), "sh:kill -9 $$", LONG, &clock).unwrap();
+        let ran = run("sh:kill -9 $$");
         assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, false, false));
     }
 
@@ -262,7 +309,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let command = "sh: echo begun; sleep 600 & echo $! > child; wait";
         // Enough time for the shell to reach its wait.
-        let ran = run_check(folder.path(), command, Duration::from_secs(1), &SystemClock::default()).unwrap();
+        let ran = run_in(folder.path(), command, Duration::from_secs(1), &Running::default()).unwrap();
         assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, true, false));
         assert_eq!(ran.output, "begun\n");
         let child: i32 = std::fs::read_to_string(folder.path().join("child")).unwrap().trim().parse().unwrap();
@@ -283,10 +330,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let command = "sh: sleep 600 & echo $! > new; mv new child; wait";
         let running = Running::default();
-        let clock = SystemClock::default();
         let child = folder.path().join("child");
         std::thread::scope(|scope| {
-            let run = scope.spawn(|| super::run(folder.path(), command, 10 * LONG, &clock, (&running, &|| ())));
+            let run = scope.spawn(|| run_in(folder.path(), command, 10 * LONG, &running));
             while !child.exists() {
                 std::thread::yield_now();
             }
@@ -299,7 +345,7 @@ mod tests {
         {
             std::thread::yield_now();
         }
-        let ran = super::run(folder.path(), "sleep 600", 10 * LONG, &clock, (&running, &|| ())).unwrap();
+        let ran = run_in(folder.path(), "sleep 600", 10 * LONG, &running).unwrap();
         assert_eq!((ran.exit, ran.timed_out), (None, false));
         assert!(running.is_empty());
     }

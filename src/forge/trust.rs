@@ -1,44 +1,48 @@
-//! Trust: the commands of a project that a person has agreed to run on this machine.
+//! Trust: what a clone may run and reach, as a person agreed to it on this machine.
 //!
 //! The `.forge` folder of another person's repository names its tests, and a test is any program. So nothing of that
-//! runs before a person has seen it and agreed. The agreement is for one clone and for the commands as shown. It is
-//! kept outside of the repository, because a repository could bring a forged one. A command that comes in later, with
-//! a pull for example, needs a new agreement.
+//! runs before a person has seen it and agreed. The agreement is a record outside of the repository, because a
+//! repository could bring a forged one. It holds each command as the words that are run, with the digests of the
+//! clone's files that they name, and each setting that is not known to be harmless. It is bound to a random id in the
+//! clone's git folder and to the first commit, so a folder that takes the place of the clone is another clone.
 //!
-//! The agreement is about commands, not about what they run: to trust `cargo test` is to run the tests that the
+//! The agreement is not about what a command runs in turn: to trust `cargo test` is to run the tests that the
 //! repository has, today's and tomorrow's.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+mod clone;
+mod record;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
-use crate::config::{LinearMode, TrackerKind};
+use self::clone::Clone;
+use self::record::Record;
 use crate::environment::Trust;
 use crate::error::{Category, Error, Result};
-use crate::knowledge::Knowledge;
-use crate::layout::INIT;
 use crate::project::Project;
 
-/// The largest record that is read, in bytes.
-const MAX_RECORD: u64 = 4 << 20;
+/// The purpose of a setting among the commands.
+const SETTING: &str = "setting";
 
-/// A command in the files of a project.
+/// A command in the files of a project, or a setting of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct TrustedCommand {
     /// What it is for.
     ///
-    /// One of `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `linear`, `.forge/init.sh`.
+    /// One of `verify.runner`, `verify.runners.<name>`, `built-in runner <name>`, `verify.commands`, `invariant`,
+    /// `.forge/init.sh`, `setting`.
     #[serde(rename = "for")]
     pub purpose: String,
-    /// The command, or for a script its SHA-256.
+    /// The words of the command, quoted as a shell reads them, or the setting.
     pub command: String,
+    /// The files of the clone that the command names, each with its SHA-256.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
 }
 
 /// The commands of a project, and whether they are trusted.
@@ -46,88 +50,111 @@ pub struct TrustedCommand {
 pub struct TrustState {
     /// Whether all of them are trusted.
     pub trusted: bool,
-    /// The clone that is trusted.
-    ///
-    /// The repository's common folder, or the root of a project without git.
+    /// Where the clone is: the repository's common folder, or the root of a project without git.
     pub clone: String,
-    /// Every command.
+    /// Every command and every setting that is not known to be harmless.
     pub commands: Vec<TrustedCommand>,
-    /// The commands that are not trusted yet.
+    /// Those that are not trusted yet.
     pub new: Vec<TrustedCommand>,
+    /// What changed since a person agreed; empty if nobody did.
+    pub changed: Vec<String>,
 }
 
-/// Trust record of one clone.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Record {
-    clone: String,
-    commands: BTreeSet<TrustedCommand>,
-}
-
-/// Returns the commands in the files of this project, and which of them are trusted.
+/// Returns what this project wants to run and reach, and which of it is trusted.
 ///
 /// # Errors
-/// `Corrupt` if the knowledge, which holds invariants, is damaged; `Failed` if something cannot be read.
+/// `Corrupt` if the knowledge or the features, which hold commands, are damaged; `Failed` if something cannot be read.
 pub fn state(project: &Project) -> Result<TrustState> {
-    let commands = trust_commands(project)?;
-    let clone = trust_clone(project);
-    let known = match &project.environment().trust {
-        Trust::Everything => commands.clone(),
-        Trust::Nothing => BTreeSet::new(),
-        Trust::Kept(folder) => read(folder, &clone).commands,
-    };
-    let new: Vec<_> = commands.difference(&known).cloned().collect();
-    let trusted = project.environment().trust == Trust::Everything || (new.is_empty() && !known.is_empty());
-    Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
+    look(project).map(|(state, _)| state)
 }
 
-/// Records that a person agreed to the commands of a [`TrustState`].
+fn look(project: &Project) -> Result<(TrustState, Option<Record>)> {
+    let commands = wanted::all(project, project.config())?;
+    let clone = Clone::of(project);
+    let (record, stranger) = match &project.environment().trust {
+        Trust::Kept(folder) => record::find(folder, &clone, project),
+        Trust::Everything | Trust::Nothing => (None, None),
+    };
+    let everything = project.environment().trust == Trust::Everything;
+    let knows = |one: &TrustedCommand| everything || record.as_ref().is_some_and(|record| record.knows(one));
+    let new: Vec<_> = commands.iter().filter(|one| !knows(one)).cloned().collect();
+    let mut changed: Vec<String> = stranger.into_iter().collect();
+    if let Some(record) = &record {
+        changed.extend(new.iter().flat_map(|one| record.differences(one)));
+    }
+    let trusted = everything || (new.is_empty() && record.is_some());
+    let state = TrustState { trusted, clone: clone.shown(), commands: commands.into_iter().collect(), new, changed };
+    Ok((state, record))
+}
+
+/// Records that a person agreed to what a [`TrustState`] shows.
 ///
-/// Commands that were trusted before stay trusted, so that a checkout of an older commit needs no new agreement.
+/// What was trusted before stays trusted, so that a checkout of an older commit needs no new agreement.
 ///
 /// # Errors
 /// `Refused` if there is no folder for the record; `Failed` if it cannot be written.
 pub fn agree(project: &Project, state: &TrustState) -> Result<()> {
-    let folder = match &project.environment().trust {
-        Trust::Everything => return Ok(()),
-        Trust::Kept(folder) => folder,
+    match &project.environment().trust {
+        Trust::Everything => Ok(()),
+        Trust::Kept(folder) => record::add(folder, &Clone::of(project), project, &state.commands),
         Trust::Nothing => {
             let message = "there is no folder in which trust could be kept";
-            return Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
-                .hint("set HELMDECK_DATA_DIR, or HOME, to a folder of yours"));
+            Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
+                .hint("set HELMDECK_DATA_DIR, or HOME, to a folder of yours"))
         }
-    };
-    let mut record = read(folder, &state.clone);
-    record.clone.clone_from(&state.clone);
-    record.commands.extend(state.commands.iter().cloned());
-    write(folder, &record)
+    }
 }
 
-/// Revokes the trust in all commands of this clone. Returns whether there was any.
+/// Revokes the trust in this clone. Returns whether there was any.
 ///
 /// # Errors
 /// `Failed` if it cannot be removed.
 pub fn revoke(project: &Project) -> Result<bool> {
     let Trust::Kept(folder) = &project.environment().trust else { return Ok(false) };
-    let path = path_of(folder, &trust_clone(project));
-    match fs::remove_file(&path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::io("cannot remove", &path, &error)),
-    }
+    record::remove(folder, &Clone::of(project))
 }
 
-/// Refuses to run commands that are not trusted.
+/// Refuses a clone that is not trusted.
 ///
 /// # Errors
 /// `Refused` (`E_UNTRUSTED`) with the next step; the errors of [`state`].
 pub fn check(project: &Project) -> Result<()> {
-    if project.environment().trust == Trust::Everything || state(project)?.trusted {
-        return Ok(());
+    trusted(project).map(drop)
+}
+
+/// Refuses a command that nobody agreed to, whatever part of this program wants to run it.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_command(project: &Project, command: &str) -> Result<()> {
+    let Some(record) = trusted(project)? else { return Ok(()) };
+    let wanted = wanted::command(project.root(), "", command)?;
+    match record.knows(&wanted) {
+        true => Ok(()),
+        false => Err(refusal(&[format!("`{}` is new", wanted.command)])),
     }
+}
+
+/// Returns the record of a trusted clone; `None` if everything is trusted.
+fn trusted(project: &Project) -> Result<Option<Record>> {
+    if project.environment().trust == Trust::Everything {
+        return Ok(None);
+    }
+    match look(project)? {
+        (TrustState { trusted: true, .. }, record) => Ok(record),
+        (state, _) => Err(refusal(&state.changed)),
+    }
+}
+
+fn refusal(changed: &[String]) -> Error {
     let message = "nobody has agreed yet to run the commands that this clone's .forge names";
-    Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
+    let message = match changed.first() {
+        None => message.to_owned(),
+        Some(first) => format!("{message}, as they are now: {first}"),
+    };
+    Error::new(Category::Refused, "E_UNTRUSTED", message)
         .hint("`helmdeck forge trust` shows them and asks; nothing of them was run")
-        .next("helmdeck forge trust"))
+        .next("helmdeck forge trust")
 }
 
 /// Makes a change of this user that may add a command, such as the check of an invariant.
@@ -138,160 +165,9 @@ pub(crate) fn keep<T>(project: &Project, change: impl FnOnce() -> Result<T>) -> 
         matches!(project.environment().trust, Trust::Kept(_)) && state(project).is_ok_and(|state| state.trusted);
     let done = change()?;
     if trusted {
-        agree(project, &state(project)?)?;
+        // The change may be one of the settings.
+        let commands = wanted::all(project, &project.settings_now()?)?.into_iter().collect();
+        agree(project, &TrustState { commands, ..state(project)? })?;
     }
     Ok(done)
-}
-
-fn trust_commands(project: &Project) -> Result<BTreeSet<TrustedCommand>> {
-    let verify = &project.config().verify;
-    let command =
-        |purpose: &str, command: &str| TrustedCommand { purpose: purpose.to_owned(), command: command.to_owned() };
-    let mut all = BTreeSet::from([command("verify.runner", &verify.runner)]);
-    all.extend(verify.runners.iter().map(|(name, runner)| command(&format!("verify.runners.{name}"), &runner.command)));
-    all.extend(verify.commands.iter().map(|line| command("verify.commands", line)));
-    all.extend(tracker(project).map(|what| command("linear", &what)));
-    let knowledge = Knowledge::new(project).read()?;
-    all.extend(knowledge.current_invariants().filter_map(|one| one.check().map(|check| command("invariant", check))));
-    if let Some(script) = project.files().read(INIT)? {
-        let digest = helmdeck_core::hex(&Sha256::digest(&script));
-        all.insert(command(INIT, &format!("sha256:{digest}")));
-    }
-    Ok(all)
-}
-
-/// Returns where issues and the key of the tracker would be sent.
-fn tracker(project: &Project) -> Option<String> {
-    let config = project.config();
-    if config.linear.mode != LinearMode::Live {
-        return None;
-    }
-    let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
-    let (endpoint, what, credential) = match config.tracker.kind {
-        TrackerKind::Linear => (
-            or(&config.linear.endpoint, "https://api.linear.app/graphql"),
-            or(&config.linear.team, "?"),
-            or(&config.linear.credential, "linear-key"),
-        ),
-        TrackerKind::Github => (
-            or(&config.github.endpoint, "https://api.github.com"),
-            or(&config.github.repository, "?"),
-            or(&config.github.credential, "github-token"),
-        ),
-    };
-    Some(format!("send issues to {endpoint}, {what}, with the credential {credential}"))
-}
-
-fn trust_clone(project: &Project) -> String {
-    let folder = project.git().map_or_else(|_| project.root(), |git| git.common_dir());
-    fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
-}
-
-fn path_of(folder: &Path, clone: &str) -> PathBuf {
-    let name = helmdeck_core::hex(&Sha256::digest(clone.as_bytes())[..16]);
-    folder.join(format!("{name}.json"))
-}
-
-/// Reads the trust record of a clone.
-///
-/// It is empty if it cannot be read or belongs to another clone: then a person is asked again.
-fn read(folder: &Path, clone: &str) -> Record {
-    let look = || -> std::io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        fs::File::open(path_of(folder, clone))?.take(MAX_RECORD).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let record = look().ok().and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
-    record.filter(|record| record.clone == clone).unwrap_or_default()
-}
-
-fn write(folder: &Path, record: &Record) -> Result<()> {
-    // Calls of one server write at once.
-    static WRITES: AtomicU64 = AtomicU64::new(0);
-    let path = path_of(folder, &record.clone);
-    let number = WRITES.fetch_add(1, Ordering::Relaxed);
-    let put = || -> std::io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let beside =
-            folder.join(format!(".{}.{number}.{}", std::process::id(), path.file_name().unwrap_or_default().display()));
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(&serde_json::to_vec_pretty(record)?)?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)
-    };
-    put().map_err(|error| Error::io("cannot write", &path, &error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::environment::ProjectEnvironment;
-    use crate::git::fixture::Repository;
-
-    fn open(repository: &Repository, folder: &Path) -> Project {
-        let environment = ProjectEnvironment { trust: Trust::Kept(folder.to_owned()), ..ProjectEnvironment::default() };
-        Project::open(repository.path(), environment).unwrap().unwrap()
-    }
-
-    #[test]
-    fn trust_is_for_one_clone_and_the_commands_that_were_shown() {
-        let (repository, kept) = (Repository::new(), tempfile::tempdir().unwrap());
-        drop(repository.project());
-        let project = open(&repository, kept.path());
-        let refused = crate::runner::check(&project, "touch ran", std::time::Duration::from_secs(9)).unwrap_err();
-        assert_eq!((refused.code, refused.category), ("E_UNTRUSTED", Category::Refused));
-        assert!(!repository.path().join("ran").exists());
-
-        let state = super::state(&project).unwrap();
-        assert!(!state.trusted && state.new == state.commands, "{state:?}");
-        agree(&project, &state).unwrap();
-        check(&project).unwrap();
-
-        // A new command needs a new agreement; the earlier ones stay trusted.
-        let before = fs::read(repository.path().join(".forge/config.toml")).ok();
-        repository.write(".forge/config.toml", "[verify]\nrunner = \"sh:id\"\n");
-        let state = super::state(&open(&repository, kept.path())).unwrap();
-        assert_eq!((state.trusted, state.new.len(), state.new[0].command.as_str()), (false, 1, "sh:id"));
-        repository.write(".forge/config.toml", before.unwrap_or_default());
-        assert!(super::state(&open(&repository, kept.path())).unwrap().trusted);
-        repository.write(".forge/init.sh", "#!/bin/sh\nid\n");
-        assert!(check(&open(&repository, kept.path())).is_err(), "a script is trusted by its content");
-
-        // A copy of the repository at another place is another clone.
-        let copy = repository.snapshot().repository();
-        fs::remove_file(copy.path().join(".forge/init.sh")).unwrap();
-        assert!(check(&open(&copy, kept.path())).is_err());
-
-        fs::remove_file(repository.path().join(".forge/init.sh")).unwrap();
-        assert!(revoke(&open(&repository, kept.path())).unwrap());
-        assert!(check(&open(&repository, kept.path())).is_err());
-        assert!(!revoke(&open(&repository, kept.path())).unwrap());
-    }
-
-    #[test]
-    fn concurrent_writes_of_a_record_all_succeed() {
-        let kept = tempfile::tempdir().unwrap();
-        let record = Record { clone: "/clone".into(), ..Record::default() };
-        std::thread::scope(|scope| {
-            let writers: Vec<_> =
-                (0..4).map(|_| scope.spawn(|| (0..10).try_for_each(|_| write(kept.path(), &record)))).collect();
-            for writer in writers {
-                writer.join().unwrap().unwrap();
-            }
-        });
-        assert_eq!(fs::read_dir(kept.path()).unwrap().count(), 1, "nothing is left beside the record");
-    }
-
-    #[test]
-    fn damaged_records_ask_again() {
-        let (repository, kept) = (Repository::new(), tempfile::tempdir().unwrap());
-        drop(repository.project());
-        let project = open(&repository, kept.path());
-        agree(&project, &state(&project).unwrap()).unwrap();
-        let path = fs::read_dir(kept.path()).unwrap().next().unwrap().unwrap().path();
-        fs::write(&path, "{\"clone\": \"/elsewhere\"}").unwrap();
-        assert_eq!(check(&project).unwrap_err().code, "E_UNTRUSTED");
-        fs::write(&path, "not json").unwrap();
-        assert_eq!(check(&project).unwrap_err().code, "E_UNTRUSTED");
-    }
 }

@@ -58,6 +58,8 @@ pub const BRANCHES: &str = ".forge/git/branches.json";
 pub const CHECKPOINTS: &str = ".forge/git/checkpoints";
 /// What sets up the environment.
 pub const INIT: &str = ".forge/init.sh";
+/// The command that runs it.
+pub const INIT_COMMAND: &str = "sh .forge/init.sh";
 /// What belongs to this clone alone.
 pub const LOCAL: &str = ".forge/.local";
 /// The lock of this work tree.

@@ -56,10 +56,9 @@ pub(super) fn project(home: &Home, text: &str) -> PathBuf {
 pub(super) fn tracked(home: &Home, text: &str) -> PathBuf {
     let tracker = Linear::start();
     let root = project(home, "plain");
-    let settings = format!(
-        "[linear]\nmode = \"live\"\nteam = \"SX9\"\nendpoint = \"{}\"\n[linear.states]\n\"Open\" = \"Todo\"\n",
-        tracker.url()
-    );
+    home.configure(&format!("[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n", tracker.url()));
+    let settings = "[linear]\nmode = \"live\"\nteam = \"SX9\"\n[linear.states]\n\"Open\" = \"Todo\"\n[tracker]\n\
+                    use = \"mock\"\n";
     std::fs::write(root.join(".forge/config.toml"), settings).unwrap();
     let forge = |arguments: &[&str], code: i32| {
         let mut command = home.command(KEY, &[&["forge"], arguments].concat());

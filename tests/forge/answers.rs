@@ -401,7 +401,8 @@ fn hooks_allow_merge_revert_and_fixup() {
 
 #[test]
 fn unreachable_event_server_fails_send() {
-    let fixture = Fixture::light("[events]\nurl = \"nats://127.0.0.1:1\"\n");
+    let fixture = Fixture::light("[events]\nuse = \"team\"\n");
+    fixture.configure("[forge.events]\nteam = { url = \"nats://127.0.0.1:1\" }\n");
     fixture.forge(&["knowledge", "add", "--context", "here", "--approach", "this"]);
     let sent = fixture.run(&["--json", "events", "send"]);
     assert_eq!(sent.code, 1, "{}", sent.stdout);

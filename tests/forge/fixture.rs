@@ -101,7 +101,14 @@ impl Fixture {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Prepares a program with an environment without user settings.
+    /// Writes the user's own settings.
+    pub(crate) fn configure(&self, text: &str) {
+        let path = self.folder.path().join(".config/helmdeck/helmdeck.toml");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// Prepares a program with an environment without settings but those of [`Self::configure`].
     ///
     /// Of this process's environment it has only the places of tools.
     pub(crate) fn prepare(&self, program: &str, folder: &Path, arguments: &[&str]) -> Command {

@@ -9,6 +9,7 @@ mod hooks;
 mod hostile;
 mod killed;
 mod mcp;
+mod nats;
 mod nats_events;
 mod nats_keys;
 mod nats_link;

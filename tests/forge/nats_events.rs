@@ -5,19 +5,21 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helmdeck_events::nats::{Nats, NatsOptions};
+use helmdeck_events::nats::Nats;
 use helmdeck_forge::events::{CAP, Events, Replay, Replayed};
 use helmdeck_forge::subjects::{self, Subject};
 use helmdeck_forge::{Project, ProjectEnvironment};
 
 use helmdeck_testkit::Nats as Server;
 
+use super::nats::open;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 const ROOT: &str = "HELMDECK_TRIAL_ROOT";
 const URL: &str = "HELMDECK_TRIAL_URL";
 
 fn link(url: &str) -> Arc<Nats> {
-    Arc::new(Nats::open(NatsOptions::new(url, subjects::all_with(subjects::PREFIX))).unwrap())
+    Arc::new(open(url, subjects::PREFIX))
 }
 
 fn project(root: &Path, nats: Arc<Nats>) -> Project {

@@ -13,6 +13,8 @@ use helmdeck_events::{Message, Sink as _, SinkError};
 use helmdeck_testkit::Nats as Server;
 use serde_json::{Value, json};
 
+use super::nats::guard;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What stands before a key, by whose it is, and before a seed: as NATS writes them.
 const OPERATOR: u8 = 14 << 3;
@@ -116,7 +118,8 @@ fn only_valid_credentials_are_accepted() {
     let message =
         |id: &str| Message { subject: "sx9.forge.memory.learning".to_owned(), id: id.to_owned(), body: b"{}".to_vec() };
     let open = |credentials| {
-        Nats::open(NatsOptions { credentials, ..NatsOptions::new(server.url(), "sx9.forge.memory.>") }).unwrap()
+        let options = NatsOptions { credentials, ..NatsOptions::new(server.url(), "sx9.forge.memory.>") };
+        Nats::open(options, &guard(&server.url())).unwrap()
     };
     let stored = open(Some(credentials(folder, &account, &user))).publish(&message("1"), PATIENCE);
     assert!(matches!(stored, Ok(receipt) if receipt.sequence == 1), "{stored:?}");

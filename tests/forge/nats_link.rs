@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use helmdeck_events::nats::{Nats, NatsOptions};
+use helmdeck_events::nats::Nats;
 use helmdeck_events::{Message, Receipt, Sink as _, SinkError, Stored};
 
 use helmdeck_testkit::Nats as Server;
@@ -13,7 +13,7 @@ const CAP: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn open(server: &Server) -> Nats {
-    Nats::open(NatsOptions::new(server.url(), "sx9.forge.memory.>")).unwrap()
+    super::nats::open(&server.url(), "sx9")
 }
 
 fn message(count: usize) -> Message {
@@ -187,7 +187,7 @@ fn what_the_stream_does_not_take_is_refused() {
 fn stream_accepts_a_second_prefix() {
     let server = Server::start();
     insist(&open(&server), &message(1));
-    let acme = Nats::open(NatsOptions::new(server.url(), "acme.forge.memory.>")).unwrap();
+    let acme = super::nats::open(&server.url(), "acme");
     let other = Message { subject: "acme.forge.memory.learning".to_owned(), ..message(2) };
     assert_eq!(insist(&acme, &other).sequence, 2);
     assert_eq!(insist(&open(&server), &message(3)).sequence, 3);

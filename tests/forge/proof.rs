@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use helmdeck_events::nats::{Nats, NatsOptions};
 use helmdeck_forge::events::{Envelope, Replay};
 use helmdeck_forge::subjects::{self, Subject};
 use helmdeck_testkit::Nats as Server;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, SUMS};
+use super::nats::open;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -149,7 +149,7 @@ fn back(fixture: &Fixture, session: &str) -> PathBuf {
 
 /// Returns what the server keeps once nothing waits for it any more, and as often as one looks.
 fn kept(server: &Server, ids: &[String]) -> Vec<Envelope> {
-    let link = Nats::open(NatsOptions::new(server.url(), subjects::all_with(subjects::PREFIX))).unwrap();
+    let link = open(&server.url(), subjects::PREFIX);
     let end = Instant::now() + PATIENCE;
     loop {
         let stored = link.replay(1, 10_000, PATIENCE).unwrap_or_default();
@@ -165,7 +165,8 @@ fn kept(server: &Server, ids: &[String]) -> Vec<Envelope> {
 #[test]
 fn dead_session_and_rollback_are_published() {
     let server = Server::start();
-    let fixture = Fixture::new(&format!("[events]\nurl = \"{}\"\n", server.url()));
+    let fixture = Fixture::new("[events]\nuse = \"team\"\n");
+    fixture.configure(&format!("[forge.events]\nteam = {{ url = \"{}\" }}\n", server.url()));
     let root = fixture.root();
     let first = first_session(&fixture);
 

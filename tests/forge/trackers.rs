@@ -28,10 +28,10 @@ impl Team {
     fn with(settings: &str) -> Self {
         let mock = Mock::start();
         let fixture = Fixture::light(&format!(
-            "[linear]\nmode = \"live\"\nteam = \"SX9\"\nendpoint = \"{}\"\n{settings}[linear.states]\n\"Open\" = \"Todo\"\n\
-             \"In Progress\" = \"In Progress\"\n",
-            mock.url()
+            "[linear]\nmode = \"live\"\nteam = \"SX9\"\n{settings}[linear.states]\n\"Open\" = \"Todo\"\n\
+             \"In Progress\" = \"In Progress\"\n[tracker]\nuse = \"mock\"\n"
         ));
+        fixture.configure(&format!("[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n", mock.url()));
         Self { fixture, mock }
     }
 
@@ -150,7 +150,9 @@ fn nothing_is_sent_offline_untrusted_or_without_a_key() {
     let untrusted = team.run(&["linear", "pull"]);
     assert!(untrusted.code == 9 && untrusted.stderr.contains("helmdeck forge trust"), "{}", untrusted.stderr);
     let shown = team.run(&["trust", "--show"]);
-    assert!(shown.stdout.contains("send issues to http://127.0.0.1"), "{}", shown.stdout);
+    for setting in ["linear.mode = \"live\"", "linear.team = \"SX9\"", "tracker.use = \"mock\""] {
+        assert!(shown.stdout.contains(setting), "{}", shown.stdout);
+    }
     team.fixture.write(".forge/config.toml", "");
     let offline = team.run(&["linear", "push"]);
     assert!(offline.code == 9 && offline.stderr.contains("mode = \"live\""), "{}", offline.stderr);
@@ -196,11 +198,10 @@ fn a_team_on_github_has_the_same_commands() {
         store.add("From a person");
         store.say(1, "grace", "Please look");
     });
-    let fixture = Fixture::light(&format!(
-        "[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\n[github]\nrepository = \"acme/app\"\n\
-         endpoint = \"{}\"\n",
-        mock.url()
-    ));
+    let fixture = Fixture::light(
+        "[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\nuse = \"mock\"\n[github]\nrepository = \"acme/app\"\n",
+    );
+    fixture.configure(&format!("[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n", mock.url()));
     let run = |arguments: &[&str]| {
         let mut command = fixture.command(&fixture.root(), arguments);
         let output = command.env("GITHUB_TOKEN", "token-1").output().unwrap();

@@ -10,6 +10,7 @@ use helmdeck_testkit::Nats as Server;
 use serde_json::{Value, json};
 
 use super::fixture::Fixture;
+use super::nats::{guard, open};
 use crate::support::program::{Home, Run, Server as Program};
 use crate::support::{KEY, wait_for};
 
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the server has `count` learnings, and returns when each applies.
 fn learned(server: &Server, count: usize) -> Vec<String> {
-    let link = Nats::open(NatsOptions::new(server.url(), subjects::all_with(subjects::PREFIX))).unwrap();
+    let link = open(&server.url(), subjects::PREFIX);
     let end = Instant::now() + PATIENCE;
     loop {
         let stored = Replay::default().stored(&link.replay(1, 1_000, PATIENCE).unwrap_or_default());
@@ -39,11 +40,17 @@ fn learning(context: &str) -> Value {
 #[test]
 fn events_of_every_transport_are_published() {
     let nats = Server::start();
-    let fixture = Fixture::light(&format!("[events]\nurl = \"{}\"\n", nats.url()));
+    let fixture = Fixture::light("[events]\nuse = \"team\"\n");
+    let settings = format!("[forge.events]\nteam = {{ url = \"{}\" }}\n", nats.url());
+    fixture.configure(&settings);
     let root = fixture.root();
     fixture.forge(&["knowledge", "add", "--context", "By command", "--approach", "Say so"]);
 
     let home = Home::new();
+    home.configure(&settings);
+    let project = root.to_str().unwrap();
+    let trusted = home.command(KEY, &["forge", "--project", project, "trust", "--yes"]).output().unwrap();
+    assert!(trusted.status.success(), "{}", String::from_utf8_lossy(&trusted.stderr));
     let pack = |context: &str| {
         let input = learning(context).to_string();
         let mut command = home.command(KEY, &["run", "forge.knowledge_add", "--json", "--input", &input]);
@@ -51,7 +58,7 @@ fn events_of_every_transport_are_published() {
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     };
     pack("By pack");
-    home.configure(&format!("[forge]\nroot = {root:?}\n"));
+    home.configure(&format!("[forge]\nroot = {root:?}\n{settings}"));
     let program = Program::start(&home, KEY);
     let ask = |context: &str| {
         let answer = program.ask("POST /api/v1/packs/forge.knowledge_add", &learning(context).to_string());
@@ -95,28 +102,27 @@ fn certificates(fixture: &Fixture, folder: &Path) {
 
 #[test]
 fn tls_server_needs_the_named_certificates() {
-    let fixture = Fixture::light("");
+    let fixture = Fixture::light("[events]\nuse = \"team\"\n");
     let keys = fixture.beside("keys");
     std::fs::create_dir(&keys).unwrap();
     certificates(&fixture, &keys);
     let (cert, key) = (keys.join("cert.pem"), keys.join("key.pem"));
     let nats = Server::configured(&format!("tls {{ cert_file: {cert:?}, key_file: {key:?} }}\n"));
     let url = nats.url().replace("nats://", "tls://");
-    let config = std::fs::read_to_string(fixture.root().join(".forge/config.toml")).unwrap();
     let learn = |context: &str, settings: &str| {
-        fixture.write(".forge/config.toml", &format!("{config}[events]\nurl = \"{url}\"\n{settings}"));
+        fixture.configure(&format!("[forge.events.team]\nurl = \"{url}\"\n{settings}"));
         fixture.forge(&["knowledge", "add", "--context", context, "--approach", "Say so"]);
         fixture.forge(&["events", "status"])["waiting"].as_u64().unwrap()
     };
     assert_eq!(learn("Nobody knows the authority", ""), 1);
-    // A path may be absolute, or one from the root of the project.
-    let waiting = learn("It is named", "certificates = \"../keys/ca.pem\"\n");
+    // A path may be absolute, or one from the folder of the settings.
+    let waiting = learn("It is named", "certificates = \"../../keys/ca.pem\"\n");
     let sent = fixture.forge(&["events", "send"]);
     assert!(waiting == 0 || sent["waiting"] == 0, "{sent}");
     let options = NatsOptions {
         certificates: Some(keys.join("ca.pem")),
         ..NatsOptions::new(url.as_str(), subjects::all_with(subjects::PREFIX))
     };
-    let stored = Nats::open(options).unwrap().replay(1, 100, PATIENCE).unwrap();
+    let stored = Nats::open(options, &guard(&url)).unwrap().replay(1, 100, PATIENCE).unwrap();
     assert_eq!(Replay::default().stored(&stored).events.len(), 2);
 }

@@ -98,7 +98,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
         SeamCommand::RecallHere(arguments) => queries.recall(arguments, &mut warnings),
         SeamCommand::StatePath(arguments) => queries.state_path(arguments, &mut warnings),
         SeamCommand::OfferSaveHere(arguments) => queries.offer(arguments, &mut warnings),
-        SeamCommand::Save(arguments) => queries.save(arguments, env, &mut warnings),
+        SeamCommand::Save(arguments) => queries.save(arguments, (file, env), &mut warnings),
         SeamCommand::Plans { place } => queries.plans(place.cwd.clone(), &mut warnings),
         SeamCommand::Doctor(arguments) => queries.doctor(arguments, &mut warnings),
     };
@@ -207,7 +207,7 @@ impl Queries {
     fn save(
         &self,
         arguments: &SaveArgs,
-        env: &ProcessEnvironment,
+        (file, env): (Option<&Path>, &ProcessEnvironment),
         warnings: &mut Vec<Warning>,
     ) -> Result<Vec<u8>, SeamFailure> {
         let (offer, place) = (&arguments.offer, &arguments.offer.place);
@@ -218,7 +218,7 @@ impl Queries {
             let cause = "there is neither a note vault nor a .forge/ for this project";
             return Err(SeamFailure::usage("memory", cause, "see `helmdeck seam doctor`"));
         };
-        let environment = crate::project::environment(env, None, None)
+        let environment = crate::project::environment(env, file, None, None)
             .map_err(|failure| SeamFailure::usage("environment", failure.message(), "correct the variable"))?;
         let saved = seam_save::save(candidate, &context, &environment, (self.output, arguments.yes))?;
         if self.output.json {

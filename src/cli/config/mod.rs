@@ -23,7 +23,9 @@ use crate::exit::{Failure, Result};
 pub(crate) use file::{ConfigFile, find};
 pub(crate) use layers::{DEFAULTS, Layers};
 pub(crate) use origin::{Origin, Problem};
-pub(crate) use parts::{LogFormat, SeamSettings};
+#[cfg(feature = "nats")]
+pub(crate) use parts::EventServer;
+pub(crate) use parts::{LogFormat, SeamSettings, TrackerServer};
 pub(crate) use seam::placed;
 pub(crate) use settings::Settings;
 pub(crate) use show::show;

@@ -11,6 +11,7 @@ use helmdeck_memory::Kind;
 use helmdeck_memory::open::Location;
 use helmdeck_memory::{Config, Fingerprint, KindLimits, Limits, Listen, PostgresConfig};
 use serde::{Deserialize, Deserializer};
+use url::Url;
 
 /// `[log]`.
 #[derive(Debug, Clone, Deserialize)]
@@ -265,6 +266,35 @@ pub(crate) struct Forge {
     /// A folder of the project, absolute once the settings are read; empty = the command decides.
     pub(crate) root: PathBuf,
     run: Run,
+    /// `[forge.events.<name>]`: the event servers that a project may ask for by name.
+    pub(crate) events: BTreeMap<String, EventServer>,
+    /// `[forge.trackers.<name>]`: the trackers that a project may ask for by name.
+    pub(crate) trackers: BTreeMap<String, TrackerServer>,
+}
+
+/// `[forge.events.<name>]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventServer {
+    /// `nats://host:port` or `tls://host:port`.
+    pub(crate) url: String,
+    /// File with the credentials, absolute once the settings are read; empty = none.
+    #[serde(default)]
+    pub(crate) credentials: PathBuf,
+    /// File with certificates to trust, likewise; empty = those of the system.
+    #[serde(default)]
+    pub(crate) certificates: PathBuf,
+}
+
+/// `[forge.trackers.<name>]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrackerServer {
+    /// The API.
+    pub(crate) endpoint: String,
+    /// The credential with the key; empty = that of the public tracker.
+    #[serde(default)]
+    pub(crate) credential: String,
 }
 
 /// Whether programs of the project may run.
@@ -280,6 +310,41 @@ enum Run {
 }
 
 impl Forge {
+    /// Validates the servers. A message never repeats a URL, which may hold a password.
+    ///
+    /// # Errors
+    /// A message that names the setting.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let wrong = |text: &str, schemes: &[&str]| {
+            Url::parse(text).map_or(true, |url| {
+                !schemes.contains(&url.scheme())
+                    || url.host().is_none()
+                    || !url.username().is_empty()
+                    || url.password().is_some()
+            })
+        };
+        if let Some((name, _)) = self.events.iter().find(|(_, server)| wrong(&server.url, &["nats", "tls"])) {
+            return Err(format!(
+                "forge.events.{name}.url must be like nats://host:4222 or tls://host:4222, without a password"
+            ));
+        }
+        if let Some((name, _)) = self.trackers.iter().find(|(_, one)| wrong(&one.endpoint, &["http", "https"])) {
+            return Err(format!("forge.trackers.{name}.endpoint must be like https://host/path, without a password"));
+        }
+        Ok(())
+    }
+
+    /// Places files that the settings name relative to the folder of the configuration file.
+    pub(crate) fn place(&mut self, folder: &Path) {
+        for server in self.events.values_mut() {
+            for file in [&mut server.credentials, &mut server.certificates] {
+                if !file.as_os_str().is_empty() {
+                    *file = folder.join(&*file);
+                }
+            }
+        }
+    }
+
     /// Returns the settings of the `forge.*` packs.
     ///
     /// `serves` says that callers other than the user that started the program use them; `here` is that user's folder.

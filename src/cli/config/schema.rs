@@ -37,6 +37,21 @@ fn generate() -> Json {
                         "additionalProperties": {"type": "array", "items": {"enum": directives}},
                     })
                 }
+                [first, kind] if first == "forge" => {
+                    let text = json!({"type": "string"});
+                    let (required, properties) = match kind.as_str() {
+                        "events" => ("url", json!({"url": text, "credentials": text, "certificates": text})),
+                        _ => ("endpoint", json!({"endpoint": text, "credential": text})),
+                    };
+                    json!({
+                        "additionalProperties": {
+                            "type": "object",
+                            "additionalProperties": false,
+                            "required": [required],
+                            "properties": properties,
+                        },
+                    })
+                }
                 [.., last] if last == "prices" => {
                     let usd = json!({"type": "number", "minimum": 0});
                     json!({

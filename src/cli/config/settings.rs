@@ -285,7 +285,10 @@ impl Reading<'_> {
     }
 
     fn forge(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Forge> {
-        let mut forge: Forge = self.part("forge", |_: &Forge| Ok(()))?;
+        let mut forge: Forge = self.part("forge", Forge::check)?;
+        if let Some(folder) = file.and_then(|found| found.path.parent()) {
+            forge.place(folder);
+        }
         if let Some(root) = self.path(&["forge", "root"], file, env) {
             forge.root = root;
         }

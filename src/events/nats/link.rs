@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, Event};
+use helmdeck_egress::Egress;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 
@@ -51,9 +52,10 @@ impl Nats {
     /// Begins to connect, and does not wait: the server may become reachable later.
     ///
     /// # Errors
-    /// [`SinkError::Settings`] if the options make no sense or are not allowed, or the credentials cannot be read.
-    pub fn open(options: NatsOptions) -> Result<Self, SinkError> {
-        options.check()?;
+    /// [`SinkError::Settings`] if the options make no sense, the guard refuses the server, or the credentials cannot
+    /// be read.
+    pub fn open(options: NatsOptions, guard: &Egress) -> Result<Self, SinkError> {
+        options.check(guard)?;
         let settings = |error: &dyn fmt::Display| SinkError::Settings(format!("the event server: {error}"));
         let (sender, state) = watch::channel(LinkState::Trying);
         let mut connect = ConnectOptions::new()

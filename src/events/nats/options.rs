@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use url::{Host, Url};
+use helmdeck_egress::Egress;
+use url::Url;
 
 use crate::sink::SinkError;
 
@@ -26,8 +26,6 @@ pub struct NatsOptions {
     pub credentials: Option<PathBuf>,
     /// A file with certificates (PEM) to trust; by default those of the system.
     pub certificates: Option<PathBuf>,
-    /// Whether the server may be on another machine. Default false.
-    pub remote: bool,
     /// The name of the stream; [`STREAM`] by default.
     pub stream: String,
     /// The subjects that the stream holds, should it have to be made: `sx9.forge.memory.>`.
@@ -42,14 +40,14 @@ impl NatsOptions {
             url: url.into(),
             credentials: None,
             certificates: None,
-            remote: false,
             stream: STREAM.to_owned(),
             subjects: vec![subjects.into()],
         }
     }
 
-    /// Checks the options. A message never repeats the URL, which may hold a password.
-    pub(super) fn check(&self) -> Result<(), SinkError> {
+    /// Checks the options, and asks the guard for the server. A message repeats no more of the URL than its host: it
+    /// may hold a password.
+    pub(super) fn check(&self, guard: &Egress) -> Result<(), SinkError> {
         let refuse = |why: &str| Err(SinkError::Settings(why.to_owned()));
         let Ok(url) = Url::parse(&self.url) else {
             return refuse("the URL of the event server is none; it looks like nats://127.0.0.1:4222");
@@ -60,12 +58,10 @@ impl NatsOptions {
         if !url.username().is_empty() || url.password().is_some() {
             return refuse("the URL of the event server must not hold credentials; name a file with them");
         }
-        let Some(host) = url.host() else {
+        if url.host().is_none() {
             return refuse("the URL of the event server names no host");
-        };
-        if !self.remote && !is_this_machine(&host) {
-            return refuse("the event server is on another machine, which has to be allowed");
         }
+        guard.check_server(&url).map_err(|error| SinkError::Settings(format!("the event server: {error}")))?;
         if self.subjects.is_empty() || self.stream.is_empty() {
             return refuse("the stream of events needs a name and subjects");
         }
@@ -97,19 +93,6 @@ fn read(path: &Path) -> Result<String, SinkError> {
     Ok(text)
 }
 
-fn is_this_machine(host: &Host<&str>) -> bool {
-    match host {
-        // The parser reads an address as one for the schemes it knows alone.
-        Host::Domain(name) => name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback),
-        Host::Ipv4(address) => is_loopback(IpAddr::V4(*address)),
-        Host::Ipv6(address) => is_loopback(IpAddr::V6(*address)),
-    }
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,24 +101,18 @@ mod tests {
         NatsOptions::new(url, "sx9.forge.memory.>")
     }
 
+    fn guard(named: &str) -> Egress {
+        Egress::new(helmdeck_egress::Config::default()).naming(&Url::parse(named).unwrap())
+    }
+
     #[test]
-    fn remote_servers_need_permission() {
-        for here in
-            ["nats://127.0.0.1:4222", "nats://localhost", "nats://LOCALHOST:1", "tls://[::1]:4222", "nats://127.9.9.9"]
-        {
-            assert_eq!(options(here).check(), Ok(()), "{here}");
-        }
-        for away in [
-            "nats://10.0.0.1:4222",
-            "nats://demo.nats.io",
-            "nats://0.0.0.0:4222",
-            "nats://localhost.example",
-            "nats://127.0.0.1.example",
-            "tls://[2001:db8::1]",
-        ] {
-            assert!(options(away).check().is_err(), "{away}");
-            let allowed = NatsOptions { remote: true, ..options(away) };
-            assert_eq!(allowed.check(), Ok(()), "{away}");
+    fn only_the_server_that_the_guard_names_is_reached() {
+        let servers =
+            ["nats://127.0.0.1:4222", "nats://localhost", "tls://[::1]:4222", "nats://10.0.0.1", "nats://demo.nats.io"];
+        for named in servers {
+            for asked in servers {
+                assert_eq!(options(asked).check(&guard(named)).is_ok(), asked == named, "{asked} of {named}");
+            }
         }
     }
 
@@ -148,7 +125,7 @@ mod tests {
             "http://127.0.0.1/hunter22",
             "nats:///hunter22",
         ] {
-            let error = options(wrong).check().unwrap_err();
+            let error = options(wrong).check(&guard("nats://127.0.0.1")).unwrap_err();
             assert!(!error.to_string().contains("hunter22"), "{error}");
         }
     }

@@ -17,7 +17,8 @@ use crate::issues::{self, Done};
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::{Recovery, memory};
-use crate::runner::{self, Ran};
+use crate::runner::{self, Line, Ran};
+use crate::trust;
 
 /// Timeout of a query to a remote.
 const REMOTE: Duration = Duration::from_secs(10);
@@ -165,8 +166,9 @@ impl Checkpoints<'_> {
                 warnings.push(format!("{key} was not closed: {error}"));
             }
         }
-        let pushed = (asked.push || self.project.config().git.push_checkpoints)
-            && push(git, asked, &manifest.tag, &mut warnings);
+        // The settings of a clone that is not trusted open no connection.
+        let wanted = || self.project.config().git.push_checkpoints && trust::check(self.project).is_ok();
+        let pushed = (asked.push || wanted()) && push(git, asked, &manifest.tag, &mut warnings);
         let made = Made {
             tag: manifest.tag.clone(),
             commit: manifest.commit.clone(),
@@ -196,14 +198,18 @@ impl Checkpoints<'_> {
             false => asked.verify.clone(),
         };
         let invariants = memory::invariant_checks(self.project)?;
+        let named = |command| match asked.verify.is_empty() {
+            true => Line::Project(command, None),
+            false => Line::Caller(command),
+        };
         let invariant_timeout = Duration::from_secs(verify.invariant_timeout_s);
         let all = invariants
             .iter()
-            .map(|command| (command, invariant_timeout))
-            .chain(commands.iter().map(|command| (command, verify.timeout())));
+            .map(|command| (command, Line::Project(command, None), invariant_timeout))
+            .chain(commands.iter().map(|command| (command, named(command), verify.timeout())));
         let mut checks = Vec::new();
-        for (command, timeout) in all {
-            let ran = runner::check(self.project, command, timeout)?;
+        for (command, run, timeout) in all {
+            let ran = runner::check(self.project, run, timeout)?;
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
                 if !ran.timed_out {

@@ -10,9 +10,11 @@ mod outbox;
 mod read;
 pub mod subjects;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use helmdeck_events::Sink;
 use serde::Serialize;
 
 use envelope::Origin;
@@ -22,12 +24,14 @@ pub use outbox::{Drained, MOST_WAITING};
 pub use read::{Gap, Replay, Replayed, Status};
 pub use subjects::Subject;
 
-use crate::error::{Category, Result};
+use crate::error::{Category, Error, Result};
 use crate::files::{self, Guard};
 use crate::git::Git;
 use crate::json::Json;
+use crate::layout::CONFIG;
 use crate::project::Project;
 use crate::sessions::Sessions;
+use crate::trust;
 
 /// Longest time that a command waits for the event server.
 pub const CAP: Duration = Duration::from_millis(250);
@@ -99,15 +103,15 @@ impl Events<'_> {
         let environment = project.environment();
         let now = environment.now();
         let (_, line) = Envelope::new(subject, prefix, origin, data, (environment.ids.uuid(now), now, seq)).line();
-        if environment.sink.is_some() || project.config().events.url.is_some() {
+        if environment.sink.is_some() || project.config().events.server.is_some() {
             // Write the outbox first: if this process dies here, the journal catches up from it.
             outbox::add(files, &line)?;
         }
         journal::add(files, &line)?;
         drop(guard);
         let now = millis(environment.clock.monotonic());
-        if let Some(sink) = &environment.sink
-            && now >= project.server_rests.load(Ordering::Relaxed)
+        if now >= project.server_rests.load(Ordering::Relaxed)
+            && let Ok(sink) = self.sink()
         {
             let (drained, ended) = outbox::drain(files, environment, sink.as_ref(), CAP, MOST_REFUSED)?;
             if ended == Ended::Waited {
@@ -127,13 +131,40 @@ impl Events<'_> {
     /// `Locked`; `Failed` if the outbox file cannot be read or written.
     pub fn drain(&self, within: Duration) -> Result<Drained> {
         let files = self.project.files();
-        if let Some(sink) = &self.project.environment().sink {
-            let (drained, _) = outbox::drain(files, self.project.environment(), sink.as_ref(), within, usize::MAX)?;
-            return Ok(drained);
+        match self.sink() {
+            Ok(sink) => {
+                let (drained, _) = outbox::drain(files, self.project.environment(), sink.as_ref(), within, usize::MAX)?;
+                Ok(drained)
+            }
+            Err(error) => {
+                let waiting = outbox::read(files)?;
+                let (waiting, dropped) = (waiting.waiting.len() as u64, waiting.dropped);
+                Ok(Drained { sent: 0, waiting, dropped, error: Some(error.message) })
+            }
         }
-        let waiting = outbox::read(files)?;
-        let error = Some(if self.not_built() { NOT_BUILT } else { NO_SERVER }.to_owned());
-        Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
+    }
+
+    /// Returns the sink of this project. A clone that is not trusted gets none of the user's servers.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot reach servers;
+    /// `Refused` (`E_UNTRUSTED`).
+    fn sink(&self) -> Result<Arc<dyn Sink>> {
+        let environment = self.project.environment();
+        if let Some(sink) = &environment.sink {
+            return Ok(Arc::clone(sink));
+        }
+        let Some(server) = &self.project.config().events.server else {
+            let hint =
+                format!("define [forge.events.NAME] in your helmdeck.toml, and [events] use = \"NAME\" in {CONFIG}");
+            return Err(Error::new(Category::NotFound, "E_NO_SERVER", NO_SERVER).hint(hint));
+        };
+        let Some(links) = &environment.links else {
+            return Err(Error::new(Category::Failed, "E_NOT_BUILT", NOT_BUILT)
+                .hint("install it with `--features nats`; `events replay` without --server reads the journal"));
+        };
+        trust::check(self.project)?;
+        Ok(links.link(server, self.prefix()))
     }
 
     /// Returns what is wrong with the settings, as far as a local check can tell.
@@ -143,14 +174,11 @@ impl Events<'_> {
     pub fn wrong_settings(&self) -> Option<String> {
         let prefix = subjects::check_prefix(&self.project.config().events.prefix).err();
         let prefix = prefix.map(|error| format!("{}; {} stands in its place", error.message, subjects::PREFIX));
-        prefix
-            .or_else(|| self.not_built().then(|| format!("{NOT_BUILT}; events stay in the outbox")))
-            .or_else(|| Some(self.project.environment().sink.as_ref()?.check().err()?.to_string()))
-    }
-
-    /// Returns whether a server is configured that this program was not built to reach.
-    fn not_built(&self) -> bool {
-        self.project.config().events.url.is_some() && self.project.environment().sink.is_none()
+        prefix.or_else(|| match self.sink() {
+            Ok(sink) => sink.check().err().map(|error| error.to_string()),
+            Err(error) if error.code == "E_NO_SERVER" => None,
+            Err(error) => Some(format!("{}; events stay in the outbox", error.message)),
+        })
     }
 
     /// Returns the subject prefix of this project: the default prefix if the configured one is invalid.

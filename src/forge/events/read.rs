@@ -11,7 +11,6 @@ use super::envelope::Envelope;
 use super::subjects::Subject;
 use super::{Events, journal, outbox};
 use crate::error::{Category, Error, Result};
-use crate::layout::CONFIG;
 use crate::time::Time;
 
 /// Number of messages per request.
@@ -89,22 +88,14 @@ impl Events<'_> {
     ///
     /// # Errors
     /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot
-    /// reach servers; `Failed` (`E_SERVER`) if it is unreachable, or cannot be read within the time.
+    /// reach servers; `Refused` (`E_UNTRUSTED`) if the clone is not trusted; `Failed` (`E_SERVER`) if it is
+    /// unreachable, or cannot be read within the time.
     pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
         self.replay_pages(replay, within, PAGE)
     }
 
     pub(super) fn replay_pages(&self, replay: &Replay, within: Duration, page: usize) -> Result<Replayed> {
-        let Some(sink) = &self.project.environment().sink else {
-            if self.not_built() {
-                let error = Error::new(Category::Failed, "E_NOT_BUILT", super::NOT_BUILT);
-                return Err(
-                    error.hint("install it with `--features nats`; `events replay` without --server reads the journal")
-                );
-            }
-            let error = Error::new(Category::NotFound, "E_NO_SERVER", super::NO_SERVER);
-            return Err(error.hint(format!("name it in {CONFIG}: [events] url = \"nats://127.0.0.1:4222\"")));
-        };
+        let sink = self.sink()?;
         let repo = self.project.git().ok().and_then(|git| git.root_commit().ok().flatten());
         let mut all = Vec::new();
         let mut from = 1;
@@ -152,7 +143,7 @@ impl Events<'_> {
         Ok(Status {
             seq: last.map_or(0, |last| last.seq),
             last: last.map(|last| last.ts),
-            server: self.project.environment().sink.is_some(),
+            server: self.sink().is_ok(),
             waiting: outbox.waiting.len() as u64,
             dropped: outbox.dropped,
             damaged: lines.damaged,

@@ -6,13 +6,16 @@ use regex::Regex;
 
 use crate::config::Verify;
 use crate::error::{Error, Result};
-use crate::runner::words;
-use helmdeck_core::text::shell_quoted;
+use crate::runner::{argv, text_of, words};
 
 /// Test command, and how its tests are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Call {
-    /// The command.
+pub(crate) struct Call<'a> {
+    /// The command with its placeholder.
+    pub(crate) template: &'a str,
+    /// What takes the placeholder's place.
+    pub(crate) prefix: &'a str,
+    /// The command that is run.
     pub(crate) command: String,
     /// Pattern that counts the tests in its output, if the default for the program does not apply.
     pub(crate) count: Option<String>,
@@ -35,7 +38,7 @@ const KNOWN: [(&str, &str); 8] = [
 /// # Errors
 /// `Usage` for a test that is empty or looks like an option, and for a runner that cannot be split into
 /// words.
-pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
+pub(crate) fn call<'a>(config: &'a Verify, test: &'a str) -> Result<Call<'a>> {
     let (template, count, pattern) = runner(config, test);
     let prefix = pattern.split('*').next().unwrap_or_default().trim();
     if test.trim().is_empty() || prefix.starts_with('-') || prefix.contains(char::is_control) {
@@ -44,15 +47,8 @@ pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
     if leaves(prefix) {
         return Err(Error::usage(format!("{test:?} leads out of the project: a path in it is one below the root")));
     }
-    let command = if let Some(script) = template.strip_prefix("sh:") {
-        format!("sh:{}", script.replace("{prefix}", &shell_quoted(prefix)))
-    } else {
-        let words = words(template).map_err(|why| Error::usage(format!("the runner {template:?} {why}")))?;
-        // Without a prefix, drop its word: all tests are meant.
-        let words = words.iter().filter(|word| !(prefix.is_empty() && *word == "{prefix}"));
-        words.map(|word| shell_quoted(&word.replace("{prefix}", prefix))).collect::<Vec<_>>().join(" ")
-    };
-    Ok(Call { command, count })
+    let command = text_of(&argv(template, Some(prefix))?);
+    Ok(Call { template, prefix, command, count })
 }
 
 /// Says whether a path in a test leaves the folder in which it runs.
@@ -64,10 +60,17 @@ fn leaves(prefix: &str) -> bool {
         .any(|word| word.starts_with(['/', '~']) || word.split(['/', '\\']).any(|part| part == ".."))
 }
 
+/// Returns the name and the command of the built-in runner of a test, if one runs it.
+pub(crate) fn built_in(config: &Verify, test: &str) -> Option<(&'static str, &'static str)> {
+    let (name, pattern) = test.split_once(':')?;
+    let known = KNOWN.iter().find(|(known, _)| *known == name).copied();
+    known.filter(|_| !pattern.starts_with(':') && !config.runners.contains_key(name))
+}
+
 /// Says whether a test is run by `verify.runner`: it names no runner of its own.
 pub(crate) fn has_no_own_runner(config: &Verify, test: &str) -> bool {
-    let name = test.split_once(':').filter(|(_, pattern)| !pattern.starts_with(':')).map(|(name, _)| name);
-    name.is_none_or(|name| !config.runners.contains_key(name) && !KNOWN.iter().any(|(known, _)| *known == name))
+    let named = test.split_once(':').filter(|(_, pattern)| !pattern.starts_with(':'));
+    built_in(config, test).is_none() && named.is_none_or(|(name, _)| !config.runners.contains_key(name))
 }
 
 /// Returns the runner of a test, its count pattern, and the test without the runner's name.
@@ -78,7 +81,7 @@ fn runner<'a>(config: &'a Verify, test: &'a str) -> (&'a str, Option<String>, &'
         if let Some(runner) = config.runners.get(name) {
             return (&runner.command, runner.count_regex.clone(), pattern);
         }
-        if let Some((_, command)) = KNOWN.iter().find(|(known, _)| *known == name) {
+        if let Some((_, command)) = built_in(config, test) {
             return (command, None, pattern);
         }
     }
@@ -89,7 +92,7 @@ fn runner<'a>(config: &'a Verify, test: &'a str) -> (&'a str, Option<String>, &'
 ///
 /// # Errors
 /// `Usage` for an invalid pattern.
-pub(crate) fn count(call: &Call, output: &str) -> Result<u64> {
+pub(crate) fn count(call: &Call<'_>, output: &str) -> Result<u64> {
     static COLOURS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("\x1b\\[[0-9;]*[A-Za-z]").ok());
     let output = match &*COLOURS {
         Some(colours) => colours.replace_all(output, ""),
@@ -249,15 +252,16 @@ mod tests {
             ("make check", "test result: ok. 2 passed; 0 failed;\n", 0),
         ];
         for (command, output, expected) in cases {
-            let call = Call { command: command.into(), count: None };
+            let call = Call { template: "", prefix: "", command: command.into(), count: None };
             assert_eq!(count(&call, output).unwrap(), expected, "{command}: {output}");
         }
     }
 
     #[test]
     fn configured_pattern_counts_numbers_or_matches() {
-        let with =
-            |pattern: &str, output: &str| count(&Call { command: "x".into(), count: Some(pattern.into()) }, output);
+        let with = |pattern: &str, output: &str| {
+            count(&Call { template: "", prefix: "", command: "x".into(), count: Some(pattern.into()) }, output)
+        };
         assert_eq!(with(r"ran (\d[\d,]*) tests", "ran 1,200 tests\nran 3 tests\n").unwrap(), 1_203);
         assert_eq!(with("(?m)^ok ", "ok 1\nok 2\nnot ok 3\n").unwrap(), 2);
         assert!(with("(", "").is_err());

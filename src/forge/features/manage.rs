@@ -15,6 +15,7 @@ use crate::json::{Json, Members};
 use crate::layout::FEATURES;
 use crate::time::Time;
 use crate::triv::Reference;
+use crate::trust;
 
 /// Default prefix of feature ids, for the first feature.
 const PREFIX: &str = "FORGE";
@@ -153,7 +154,7 @@ impl Features<'_> {
         let git = self.project.repository()?;
         let guard = self.project.common_lock()?;
         let mut numbers = Numbers::of(self.project, git.as_ref());
-        let feature = self.project.files().edit(if_match, |file: &mut FeaturesFile| {
+        let edit = |file: &mut FeaturesFile| {
             let id = match &add.id {
                 Some(id) => id.clone(),
                 None => numbers.next_id(file, last_prefix(file)),
@@ -165,7 +166,8 @@ impl Features<'_> {
             feature.manual = add.manual.then_some(true);
             file.features.push(feature.clone());
             Ok(feature)
-        })?;
+        };
+        let feature = trust::keep(self.project, || self.project.files().edit(if_match, edit))?;
         numbers.note(&feature.id);
         numbers.write();
         drop(guard);
@@ -374,7 +376,7 @@ impl Features<'_> {
         };
         let amend = amend.map(|reason| text("reason", reason)).transpose()?;
         let (now, by) = (project.environment().now().seconds(), project.environment().agent.clone());
-        project.files().edit(if_match, |file: &mut FeaturesFile| {
+        let edit = |file: &mut FeaturesFile| {
             let known = agreed.as_ref().map(|agreed| differences(&agreed.file, file)).unwrap_or_default();
             let feature = change(file)?;
             let mut amended = agreed.as_ref().map(|agreed| differences(&agreed.file, file)).unwrap_or_default();
@@ -392,7 +394,8 @@ impl Features<'_> {
                 file.amendments.push(Amendment { at: now, by, reason, changes, other: Members::default() });
             }
             Ok(Changed { feature, amended })
-        })
+        };
+        trust::keep(project, || project.files().edit(if_match, edit))
     }
 
     pub(super) fn tell(&self, id: &str, from: Status, to: Status, evidence: Option<&str>) {

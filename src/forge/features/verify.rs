@@ -11,7 +11,7 @@ use crate::artifacts::{self, Artifacts, Put};
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
 use crate::recovery::Recovery;
-use crate::runner;
+use crate::runner::{self, Line};
 use crate::time::Time;
 
 /// Number of bytes kept of a test's output: its end.
@@ -383,7 +383,8 @@ impl Features<'_> {
                 run.command.clear();
                 Err(Error::new(Category::Failed, "E_CANNOT_START", NO_RUNNER))
             } else {
-                runner::check(self.project, &call.command, verify.timeout())
+                let command = Line::Project(call.template, Some(call.prefix));
+                runner::check(self.project, command, verify.timeout())
             };
             let found = match ran {
                 Err(error) if error.code == "E_CANNOT_START" => {

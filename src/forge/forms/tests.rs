@@ -150,6 +150,38 @@ fn a_wrong_form_is_named_with_its_line() {
 }
 
 #[test]
+fn plain_texts_of_a_form_have_the_types_of_json() {
+    for (text, expected) in [
+        ("a: 1\nb: -2.5\nc: \"1\"\nd: 1.2.3\n", r#"{"a":1,"b":-2.5,"c":"1","d":"1.2.3"}"#),
+        (
+            "a: true\nb: ~\nc:\nd: 'null'\ne: 2025-12-24\n",
+            r#"{"a":true,"b":null,"c":null,"d":"null","e":"2025-12-24"}"#,
+        ),
+        ("- [x, False]\n- {}\n", r#"[["x",false],{}]"#),
+        ("", "null"),
+    ] {
+        assert_eq!(serde_json::to_string(&json(yaml::parse(text).unwrap())).unwrap(), expected, "{text}");
+    }
+}
+
+/// A form of a stranger must not keep anybody waiting, whatever it holds.
+#[test]
+fn huge_forms_are_listed_with_their_problem() {
+    let fixture = fixture();
+    for (at, unit) in ["x\n", "x,\n", "[", "\"", "- "].iter().enumerate() {
+        let text = format!("a: [x\n{}", unit.repeat(160_000 / unit.len()));
+        fixture.repository.write(&format!(".forge/linear/templates/evil{at}.yaml"), &text);
+    }
+    let all = Forms::new(&fixture.project).list().unwrap();
+    let evil: Vec<_> = all.iter().filter(|form| form.name.starts_with("evil")).collect();
+    assert_eq!(evil.len(), 5);
+    for form in evil {
+        assert!(form.problem.as_ref().is_some_and(|why| why.contains(".yaml:1: it has 1600")), "{form:?}");
+    }
+    assert!(all.iter().any(|form| form.name == "bug" && form.problem.is_none()));
+}
+
+#[test]
 fn a_body_over_the_limit_is_refused() {
     let fixture = fixture();
     let long = "x".repeat(250_000);

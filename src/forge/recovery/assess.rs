@@ -20,7 +20,7 @@ use crate::error::{Category, Error, Result};
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
 use crate::repair::{self, Extent};
-use crate::runner;
+use crate::runner::{self, Line};
 use crate::time::Time;
 
 /// Minimum age of an index lock that counts as left behind, in seconds.
@@ -279,7 +279,7 @@ impl Recovery<'_> {
         let verify = self.not_run();
         let Some(command) = verify.command.clone() else { return verify };
         let timeout: Duration = self.project.config().verify.timeout();
-        match runner::check(self.project, &command, timeout) {
+        match runner::check(self.project, Line::Project(&command, None), timeout) {
             Ok(ran) => {
                 if ran.timed_out {
                     unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });

@@ -13,12 +13,12 @@ use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::{Active, Issue};
 use crate::knowledge::KnowledgeFile;
-use crate::layout::{HANDED_OVER, HISTORY, INIT, session_folder};
+use crate::layout::{HANDED_OVER, HISTORY, INIT, INIT_COMMAND, session_folder};
 use crate::local;
 use crate::prime::{self, Primed};
 use crate::progress::{ISSUES, STARTED};
 use crate::recovery::Recovery;
-use crate::runner;
+use crate::runner::{self, Line};
 use crate::trust;
 
 /// Maximum number of issues in the event.
@@ -261,7 +261,7 @@ impl StartContext<'_> {
         }
         let project = self.sessions.project;
         let timeout = Duration::from_secs(project.config().session.bootstrap_timeout_s);
-        let ran = runner::check(project, &format!("sh {INIT}"), timeout);
+        let ran = runner::check(project, Line::Project(INIT_COMMAND, None), timeout);
         let failed = match &ran {
             Ok(ran) if ran.exit == Some(0) => None,
             Ok(ran) if ran.timed_out => Some(format!("{INIT} took more than {} s", timeout.as_secs())),

@@ -40,19 +40,26 @@ pub(super) enum Board {
 
 impl Board {
     /// Returns the settings of a project whose issues are here.
-    pub(super) fn settings(&self) -> String {
+    pub(super) const fn settings(&self) -> &'static str {
         match self {
-            Self::Linear(mock) => format!(
-                "[linear]\nmode = \"live\"\nteam = \"SX9\"\nendpoint = \"{}\"\n[linear.states]\n\"Open\" = \"Todo\"\n\
-                 \"In Progress\" = \"In Progress\"\n",
-                mock.url()
-            ),
-            Self::Hub(mock) => format!(
-                "[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\n[github]\nrepository = \"acme/app\"\n\
-                 endpoint = \"{}\"\n",
-                mock.url()
-            ),
+            Self::Linear(_) => {
+                "[linear]\nmode = \"live\"\nteam = \"SX9\"\n[linear.states]\n\"Open\" = \"Todo\"\n\
+                 \"In Progress\" = \"In Progress\"\n[tracker]\nuse = \"board\"\n"
+            }
+            Self::Hub(_) => {
+                "[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\nuse = \"board\"\n[github]\n\
+                 repository = \"acme/app\"\n"
+            }
         }
+    }
+
+    /// Returns the settings of a user of it.
+    pub(super) fn users_settings(&self) -> String {
+        let url = match self {
+            Self::Linear(mock) => mock.url(),
+            Self::Hub(mock) => mock.url(),
+        };
+        format!("[forge.trackers]\nboard = {{ endpoint = \"{url}\" }}\n")
     }
 
     /// Gives a program the key.

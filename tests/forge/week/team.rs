@@ -60,6 +60,7 @@ pub(super) struct Team {
 impl Team {
     pub(super) fn new(board: Board, seed: u64) -> Self {
         let fixture = Fixture::light_in_memory(&format!("[files]\nper_entry = true\n{}", board.settings()));
+        fixture.configure(&board.users_settings());
         let bare = fixture.beside("bare.git");
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         fixture.git(&["clone", "--quiet", "--bare", ".", &text(&bare)]);

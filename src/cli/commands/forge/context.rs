@@ -65,7 +65,7 @@ impl CommandContext {
         output: Output,
     ) -> Result<Self, Stop> {
         let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| Path::new(".")))?;
-        let environment = project::environment(env, common.session.as_deref(), common.agent.as_deref())?;
+        let environment = project::environment(env, config, common.session.as_deref(), common.agent.as_deref())?;
         if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|(known, _)| known != **rule)) {
             let known: Vec<_> = rules().map(|(known, _)| known).collect();
             let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets"));

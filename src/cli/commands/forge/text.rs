@@ -144,8 +144,16 @@ pub(super) fn trust_text(state: &TrustState) -> String {
     for one in &state.commands {
         let mark = if state.new.contains(one) { "new" } else { "   " };
         text.push_str(&format!("  {mark} {:width$}  {}\n", one.purpose, one.command.escape_debug()));
+        for (file, digest) in &one.files {
+            text.push_str(&format!("      {:width$}    {}  sha256:{digest}\n", "", file.escape_debug()));
+        }
     }
-    text.push_str("these run what the repository holds, such as its tests; a command that changes is asked for again");
+    for change in &state.changed {
+        text.push_str(&format!("changed: {}\n", change.escape_debug()));
+    }
+    text.push_str(
+        "these run what the repository holds, such as its tests; a command, file or setting that changes is asked for again",
+    );
     text
 }
 

@@ -1,0 +1,154 @@
+//! What a clone wants: its commands with the files that they name, and its settings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use helmdeck_core::text::shell_quoted;
+use sha2::{Digest as _, Sha256};
+
+use super::{SETTING, TrustedCommand};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::features::{self, FeaturesFile};
+use crate::knowledge::Knowledge;
+use crate::layout::{INIT, INIT_COMMAND};
+use crate::project::Project;
+use crate::runner::argv;
+
+/// Settings that start no program, open no connection and name no path. All others are shown and agreed to, also those
+/// that a later version adds. The commands among them are shown as commands.
+const HARMLESS: &[&str] = &[
+    "files.max_bytes",
+    "files.scratch_bytes",
+    "files.per_entry",
+    "verify.runner",
+    "verify.commands",
+    "verify.runners.*.command",
+    "verify.runners.*.count_regex",
+    "verify.count_regex",
+    "verify.timeout_s",
+    "verify.invariant_timeout_s",
+    "recovery.files",
+    "recovery.lines",
+    "recovery.commits",
+    "recovery.attempts",
+    "health.idle_ok",
+    "health.regression",
+    "health.clean_divergence",
+    "session.prime_tokens",
+    "session.archives",
+    "session.bootstrap_timeout_s",
+    "session.probes",
+    "artifacts.max_bytes",
+    "artifacts.total_bytes",
+    "git.enabled",
+    "git.timeout_s",
+    "git.style",
+    "git.commits",
+    "linear.me",
+];
+
+/// The most words of a command that are looked up as files.
+const MAX_WORDS: usize = 256;
+
+/// Returns every command of a project, and every setting that is not known to be harmless.
+pub(super) fn all(project: &Project, config: &Config) -> Result<BTreeSet<TrustedCommand>> {
+    let verify = &config.verify;
+    let mut wanted = vec![("verify.runner".to_owned(), verify.runner.clone())];
+    wanted.extend(verify.runners.iter().map(|(name, one)| (format!("verify.runners.{name}"), one.command.clone())));
+    wanted.extend(verify.commands.iter().map(|line| ("verify.commands".to_owned(), line.clone())));
+    let knowledge = Knowledge::new(project).read()?;
+    let checks = knowledge.current_invariants().filter_map(|one| one.check());
+    wanted.extend(checks.map(|check| ("invariant".to_owned(), check.to_owned())));
+    if let Some(loaded) = project.files().load::<FeaturesFile>()? {
+        let tests = loaded.value.features.iter().flat_map(|feature| feature.tests());
+        let built_in = tests.filter_map(|test| features::built_in(verify, test));
+        wanted.extend(built_in.map(|(name, command)| (format!("built-in runner {name}"), command.to_owned())));
+    }
+    if project.files().read(INIT)?.is_some() {
+        wanted.push((INIT.to_owned(), INIT_COMMAND.to_owned()));
+    }
+    let wanted: BTreeSet<_> = wanted.into_iter().collect();
+    let commands = wanted.iter().map(|(purpose, line)| command(project.root(), purpose, line));
+    let mut all: BTreeSet<_> = commands.collect::<Result<_>>()?;
+    settings(&mut Vec::new(), &config.raw, &mut all);
+    Ok(all)
+}
+
+/// Returns a command as it is agreed to: its words, and the files that they name.
+pub(super) fn command(root: &Path, purpose: &str, line: &str) -> Result<TrustedCommand> {
+    // A line that cannot be split cannot be run either.
+    let words = argv(line, None).unwrap_or_else(|_| vec![line.to_owned()]);
+    let command = words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ");
+    Ok(TrustedCommand { purpose: purpose.to_owned(), command, files: named_files(root, &words)? })
+}
+
+/// Returns the files of the clone that a command names, with their digests.
+fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>> {
+    let separators = |c: char| c.is_whitespace() || ";&|()<>`$\"'={},".contains(c);
+    let mut names: Vec<&str> = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        // A program without a slash is looked up on the PATH.
+        if at > 0 || word.contains('/') {
+            names.push(word);
+            names.extend(word.split(separators).filter(|part| part != word));
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names.truncate(MAX_WORDS);
+    // A shell may go to a folder first: `cd web && ./test.sh`.
+    let within = |name: &&&str| !Path::new(name).is_absolute() && root.join(name).is_dir();
+    let folders: Vec<&str> = std::iter::once("").chain(names.iter().filter(within).copied()).collect();
+    let mut files = BTreeMap::new();
+    for (folder, name) in folders.iter().flat_map(|folder| names.iter().map(move |name| (folder, name))) {
+        let place = Path::new(folder).join(name);
+        // What is not below the root belongs to the machine, unless the path leads there from the root.
+        if place.is_absolute() && !place.starts_with(root) {
+            continue;
+        }
+        let path = root.join(&place);
+        let Ok(about) = fs::metadata(&path) else { continue };
+        let digest = match (about.is_dir(), about.is_file()) {
+            (true, _) => continue,
+            (false, true) => digest(&path).map_err(|error| Error::io("cannot read", &path, &error))?,
+            (false, false) => "no regular file".to_owned(),
+        };
+        files.insert(place.display().to_string(), digest);
+    }
+    Ok(files)
+}
+
+fn digest(path: &Path) -> std::io::Result<String> {
+    let (mut file, mut digest, mut part) = (fs::File::open(path)?, Sha256::new(), vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(helmdeck_core::hex(&digest.finalize())),
+            read => digest.update(&part[..read]),
+        }
+    }
+}
+
+/// Adds the settings below a table that are not known to be harmless.
+fn settings<'a>(at: &mut Vec<&'a str>, table: &'a toml::Table, all: &mut BTreeSet<TrustedCommand>) {
+    for (name, value) in table {
+        at.push(name);
+        match value {
+            toml::Value::Table(inner) if !inner.is_empty() => settings(at, inner, all),
+            _ if HARMLESS.iter().any(|pattern| fits(pattern, at)) => {}
+            // A table without settings has no effect.
+            toml::Value::Table(_) => {}
+            value => {
+                let command = format!("{} = {value}", at.join("."));
+                all.insert(TrustedCommand { purpose: SETTING.to_owned(), command, files: BTreeMap::new() });
+            }
+        }
+        at.pop();
+    }
+}
+
+fn fits(pattern: &str, name: &[&str]) -> bool {
+    let parts: Vec<&str> = pattern.split('.').collect();
+    parts.len() == name.len() && parts.iter().zip(name).all(|(part, one)| *part == "*" || part == one)
+}
