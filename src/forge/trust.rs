@@ -161,13 +161,13 @@ fn refusal(changed: &[String]) -> Error {
 ///
 /// If the project was trusted before, it is trusted afterwards.
 pub(crate) fn keep<T>(project: &Project, change: impl FnOnce() -> Result<T>) -> Result<T> {
-    let trusted =
-        matches!(project.environment().trust, Trust::Kept(_)) && state(project).is_ok_and(|state| state.trusted);
+    let Trust::Kept(folder) = &project.environment().trust else { return change() };
+    let trusted = state(project).is_ok_and(|state| state.trusted);
     let done = change()?;
     if trusted {
         // The change may be one of the settings.
-        let commands = wanted::all(project, &project.settings_now()?)?.into_iter().collect();
-        agree(project, &TrustState { commands, ..state(project)? })?;
+        let commands: Vec<_> = wanted::all(project, &project.settings_now()?)?.into_iter().collect();
+        record::add(folder, &Clone::of(project), project, &commands)?;
     }
     Ok(done)
 }

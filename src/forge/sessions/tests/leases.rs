@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::features::Features;
-use crate::runner;
+use crate::runner::{self, Line};
 use crate::sessions::Sessions;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,8 +16,8 @@ fn running_check_keeps_its_session_active() {
     start(&project);
     let go = fixture.path().join("go");
     let ran = std::thread::scope(|scope| {
-        let check =
-            scope.spawn(|| runner::check(&project, "sh: touch begun; until [ -e go ]; do sleep 0.01; done", PATIENCE));
+        let line = Line::Project("sh: touch begun; until [ -e go ]; do sleep 0.01; done", None);
+        let check = scope.spawn(|| runner::check(&project, line, PATIENCE));
         let wait = |done: &dyn Fn() -> bool, what: &str| {
             let begun = Instant::now();
             while !done() {
