@@ -3,7 +3,7 @@
 mod stores;
 
 use parking_lot::Mutex;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use helmdeck_conversation::{ConversationError, Conversations, Strategy};

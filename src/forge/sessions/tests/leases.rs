@@ -16,8 +16,10 @@ fn running_check_keeps_its_session_active() {
     start(&project);
     let go = fixture.path().join("go");
     let ran = std::thread::scope(|scope| {
-        let line = Line::Project("sh: touch begun; until [ -e go ]; do sleep 0.01; done", None);
-        let check = scope.spawn(|| runner::check(&project, line, PATIENCE));
+        let check = scope.spawn(|| {
+            let line = Line::Project("sh: touch begun; until [ -e go ]; do sleep 0.01; done", None);
+            runner::check(&project, line, PATIENCE)
+        });
         let wait = |done: &dyn Fn() -> bool, what: &str| {
             let begun = Instant::now();
             while !done() {
