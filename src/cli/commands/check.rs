@@ -75,6 +75,7 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
         let setup = Setup {
             settings,
             env,
+            config: global.config.clone(),
             ring,
             vault_ring,
             watch,
