@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_memory::{Kind, Namespace, Put, Store};
-use helmdeck_system::tokens::ApiToken;
+use helmdeck_system::tokens::{NewToken, TokenReach};
 use helmdeck_system::vault::VaultUse;
 use helmdeck_system::{KeyRequest, System};
 use helmdeck_testkit::Postgres;
@@ -80,20 +80,18 @@ async fn forgetting_clears_every_file_of_one_person() {
             }])
             .await
             .unwrap();
-        let token = ApiToken {
-            id: String::new(),
+        let token = NewToken {
             name: String::new(),
             tenant: "local".to_owned(),
             subject: subject.to_owned(),
             scope: "packs:run".to_owned(),
             created_at: now,
             expires_at,
-            revoked_at: None,
-            used_at: None,
+            ancestors: Vec::new(),
         };
         tokens.push(system.create_token(token).await.unwrap().0.id);
     }
-    system.revoke_token(&tokens[2], now).await.unwrap();
+    system.revoke_token(&tokens[2], &TokenReach::all(), now).await.unwrap();
     assert!(!found(&home, &MARKS).is_empty());
 
     let asked = home.run("", &["memory", "forget", "--subject", SUBJECT]);

@@ -36,7 +36,7 @@ pub mod text;
 pub mod trace;
 
 pub use call::{Call, Directive};
-pub use caller::{Caller, Permission, Permissions};
+pub use caller::{Caller, Credential, Permission, Permissions, TokenCredential};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use context::{ArtifactRef, Context};
 pub use correlation::{Correlation, RequestId};

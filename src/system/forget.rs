@@ -226,7 +226,7 @@ mod tests {
     use helmdeck_memory::{Config, DriverStore, Put};
 
     use super::*;
-    use crate::tokens::ApiToken;
+    use crate::tokens::{NewToken, TokenReach};
     use crate::vault::VaultUse;
 
     fn store() -> Arc<dyn Store> {
@@ -297,20 +297,18 @@ mod tests {
         }
         let mut ids = Vec::new();
         for (subject, expires_at) in [("alice", None), ("alice", Some(now)), ("alice", None), ("bob", Some(now))] {
-            let token = ApiToken {
-                id: String::new(),
+            let token = NewToken {
                 name: String::new(),
                 tenant: "t".to_owned(),
                 subject: subject.to_owned(),
                 scope: "packs:run".to_owned(),
                 created_at: Timestamp(5),
                 expires_at,
-                revoked_at: None,
-                used_at: None,
+                ancestors: Vec::new(),
             };
             ids.push(system.create_token(token).await.unwrap().0.id);
         }
-        system.revoke_token(&ids[2], now).await.unwrap();
+        system.revoke_token(&ids[2], &TokenReach::all(), now).await.unwrap();
         let receipt = forget(None, Some(&system), "t", "alice", now).await.unwrap();
         assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.verified), (1, 1, true));
         let note = receipt.not_covered.last().unwrap();
@@ -322,7 +320,7 @@ mod tests {
         expected.sort();
         assert_eq!(left, expected, "nothing is revoked silently");
 
-        system.revoke_token(&ids[0], now).await.unwrap();
+        system.revoke_token(&ids[0], &TokenReach::all(), now).await.unwrap();
         let receipt = forget(None, Some(&system), "t", "alice", now).await.unwrap();
         assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.not_covered.len()), (0, 0, NOT_COVERED.len()));
         assert_eq!(system.tokens().await.unwrap().len(), 1, "what was revoked goes with the person");

@@ -136,6 +136,7 @@ pub(crate) const TABLES: &[Table] = &[
             ("expires_at", Type::Int),
             ("revoked_at", Type::Int),
             ("used_at", Type::Int),
+            ("ancestors", Type::Text),
         ],
     },
     Table {

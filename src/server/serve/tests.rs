@@ -257,16 +257,14 @@ async fn endless_bodies_do_not_block_other_callers() {
     let mut tokens = Vec::new();
     for user in ["alice", "bob"] {
         let now = SystemClock::default().now();
-        let token = helmdeck_system::tokens::ApiToken {
-            id: String::new(),
+        let token = helmdeck_system::tokens::NewToken {
             name: String::new(),
             tenant: "acme".to_owned(),
             subject: user.to_owned(),
             scope: "packs:run".to_owned(),
             created_at: now,
             expires_at: None,
-            revoked_at: None,
-            used_at: None,
+            ancestors: Vec::new(),
         };
         tokens.push(system.create_token(token).await.unwrap().1.expose().to_owned());
     }

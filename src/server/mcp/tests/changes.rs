@@ -8,9 +8,10 @@ use helmdeck_core::{Builtin, Json, Need, Reply};
 use helmdeck_engine::{Config, Engine};
 
 use super::*;
-use crate::mcp::state::{McpState, Validity};
+use crate::mcp::state::McpState;
 use crate::mcp::table::Tables;
 use crate::mcp::watch;
+use crate::validity::Validity;
 
 fn add(folder: &Path, name: &str) {
     let text = format!(
@@ -61,7 +62,7 @@ async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
     };
     let everything = listen(
         caller("t", "u", "packs:run"),
-        Validity::new(move || std::future::ready(own.load(Ordering::SeqCst))),
+        Validity::new(move || std::future::ready(super::standing(own.load(Ordering::SeqCst)))),
         all,
     );
     listen(caller("t", "v", "packs:run:b.*"), Validity::default(), some);

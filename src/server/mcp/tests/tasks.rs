@@ -160,7 +160,7 @@ async fn foreign_tasks_look_like_unknown_ones() {
     let owner = caller("acme", "alice", "packs:run");
     let id = task(&mcp, &owner, json!({"wait": true})).await;
     timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
-    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
+    let anonymous = Caller::new(Identity::anonymous(), Permissions::all());
     let others = [
         caller("acme", "bob", "packs:run"),
         caller("globex", "alice", "packs:run admin"),
@@ -217,7 +217,7 @@ async fn clients_without_tasks_wait_for_the_answer() {
     let answer = ask(&mcp, &local, "tools/call", quick).await;
     assert_eq!((&answer["result"]["resultType"], &answer["result"]["isError"]), (&"complete".into(), &false.into()));
     // Anonymous callers wait too: all of them would be one caller.
-    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
+    let anonymous = Caller::new(Identity::anonymous(), Permissions::all());
     let answer = ask(&mcp, &anonymous, "tools/call", call("test__long", json!({}))).await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
 }
