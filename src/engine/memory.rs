@@ -56,7 +56,10 @@ impl MemoryControl {
     /// Applies the deletes by other processes up to a position, within the time budget of a read of the store.
     ///
     /// Returns whether that is done. If not, set [`Call::behind`].
-    pub async fn catch_up(&self, position: &DeletePosition) -> bool {
+    ///
+    /// # Errors
+    /// `invalid_input` for a position that no server with this memory key made.
+    pub async fn catch_up(&self, position: &DeletePosition) -> Result<bool> {
         self.hub.catch_up(position).await
     }
 

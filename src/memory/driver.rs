@@ -327,10 +327,17 @@ impl<D: Driver> ReadStore for DriverStore<D> {
     }
 
     fn position(&self) -> Option<DeletePosition> {
-        self.driver.position()
+        let position = self.driver.position()?;
+        Some(match &self.ring {
+            Some(ring) => position.signed(ring),
+            None => position,
+        })
     }
 
     async fn catch_up(&self, position: &DeletePosition) -> Result<CaughtUp> {
+        if self.ring.as_ref().is_some_and(|ring| !position.is_genuine(ring)) {
+            return Err(StoreError::Invalid("no server with this memory key made the position"));
+        }
         self.driver.catch_up(position).await
     }
 }

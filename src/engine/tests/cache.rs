@@ -163,6 +163,32 @@ async fn the_operator_may_forbid_directives_per_scope() {
 }
 
 #[tokio::test]
+async fn forbidden_refresh_is_forbidden_by_every_age() {
+    // From the hot tier, and from the store.
+    for hot_bytes in [64 << 20, 0] {
+        let (pack, counted) = echo("stale_if_error = \"1h\"");
+        let forbid_directives = [(helmdeck_core::manifest::Scope::Caller, vec!["refresh".to_owned()])].into();
+        let cache = helmdeck_engine::CacheConfig { forbid_directives, hot_bytes, ..Default::default() };
+        let engine = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
+        let aged = |seconds| {
+            let mut call = call("t.echo", "{}");
+            call.max_age = Some(Duration::from_secs(seconds));
+            call
+        };
+        assert_eq!(n(&engine.call(aged(0)).await.unwrap()), 1, "nothing is stored yet");
+        engine.settle().await;
+        engine.advance(30);
+        for seconds in [0, 1, 29] {
+            assert_eq!(engine.call(aged(seconds)).await.unwrap_err().code(), Code::Forbidden, "{hot_bytes} {seconds}");
+        }
+        assert_eq!(status(&engine.call(aged(30)).await.unwrap()), CacheStatus::Hit);
+        engine.advance(60);
+        assert_eq!(n(&engine.call(aged(0)).await.unwrap()), 2, "it is stale for everybody");
+        assert_eq!(counted.runs(), 2);
+    }
+}
+
+#[tokio::test]
 async fn callers_may_bound_age_and_take_stale() {
     let (pack, counted) = echo("stale_if_error = \"1h\"");
     let engine = EngineFixture::open(vec![pack]).await;
