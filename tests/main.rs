@@ -25,7 +25,6 @@ mod freshness;
 mod fuzz;
 mod gates;
 mod github;
-mod helmdeck_go;
 mod http_kind;
 mod init;
 mod invalidation;

@@ -279,7 +279,7 @@ pub(crate) enum MemoryCommand {
     Rotate,
     /// Export entries to an encrypted archive
     Export(ExportArgs),
-    /// Import entries from an archive or from a database of the Go original; safe to repeat
+    /// Import entries from an archive; safe to repeat
     Import(ImportArgs),
     /// Delete all data of one person and print a receipt (works without the key)
     Forget(ForgetArgs),
@@ -320,7 +320,7 @@ pub(crate) struct ExportArgs {
 /// `helmdeck memory import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Archive, - for stdin; with --helmdeck-go, the database
+    /// Archive, - for stdin
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -328,26 +328,6 @@ pub(crate) struct ImportArgs {
     /// Read and verify, and report what would be imported, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The file is a SQLite database of the Go original, written with this memory key
-    #[arg(long)]
-    pub(crate) helmdeck_go: bool,
-    /// Tenant for the rows of the Go original
-    #[arg(long, default_value = "local", requires = "helmdeck_go")]
-    pub(crate) tenant: String,
-    /// How to read the Go original's namespaces that contain a colon
-    #[arg(long, value_enum, default_value = "proven", requires = "helmdeck_go")]
-    pub(crate) split_sessions: SplitSessions,
-}
-
-/// Reading of a namespace `a:b`: caller `a` in session `b`, or caller `a:b`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SplitSessions {
-    /// As caller and session if the file contains that caller
-    Proven,
-    /// As caller and session, at the last colon, unless the file proves otherwise
-    Always,
-    /// As a caller only
-    Never,
 }
 
 /// `helmdeck memory forget`.

@@ -5,7 +5,6 @@
 pub(crate) use helmdeck_core::hex;
 
 use aes_gcm::aead::Generate;
-use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Nonce};
 use helmdeck_core::Secret;
 use hkdf::Hkdf;
 use sha2::Sha256;
@@ -79,16 +78,6 @@ impl MemoryKey {
         let mut derived = Zeroizing::new([0; KEY_BYTES]);
         expand(&self.bytes, info.as_slice(), derived.as_mut_slice());
         derived
-    }
-
-    /// Opens a value sealed by the Go original: AES-256-GCM under the key itself, without associated data.
-    ///
-    /// New values are never sealed this way.
-    pub(crate) fn open_legacy(&self, nonce: [u8; 12], sealed: &[u8]) -> Option<Vec<u8>> {
-        let mut value = sealed.to_vec();
-        let cipher = Aes256Gcm::new(&(*self.bytes).into());
-        cipher.decrypt_in_place(&Nonce::from(nonce), b"", &mut value).ok()?;
-        Some(value)
     }
 }
 

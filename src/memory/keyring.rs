@@ -161,15 +161,6 @@ impl KeyRing {
         open(&self.cipher(index, namespace, Purpose::Blob(purpose)), &aad, nonce, sealed.to_vec())
     }
 
-    /// Opens what the Go original sealed with any key of the ring.
-    ///
-    /// # Errors
-    /// `Unreadable` if no key of the ring sealed it.
-    pub(crate) fn open_legacy(&self, nonce: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
-        let nonce = nonce.try_into().map_err(|_| SHORT)?;
-        self.0.keys.iter().find_map(|key| key.open_legacy(nonce, sealed)).ok_or(ALTERED)
-    }
-
     /// Seals a row's value with the current key.
     pub(crate) fn seal_row(
         &self,

@@ -10,7 +10,6 @@ pub mod drivers;
 pub mod entry;
 pub mod error;
 pub mod framing;
-pub mod helmdeck_go;
 pub mod janitor;
 pub mod key;
 pub mod keyring;
