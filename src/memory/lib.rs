@@ -25,6 +25,7 @@ pub mod sealed;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod xaes;
 
 pub use config::{Config, KindLimits, Limits, Listen, PostgresConfig};
 pub use driver::DriverStore;

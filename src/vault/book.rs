@@ -254,7 +254,7 @@ pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
 /// Checks that the vault belongs to a key of the ring. An empty vault belongs to its first writer.
 pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
     match &state.key_id {
-        Some(id) if !rows.is_empty() && sealer.0.ids().all(|known| known != id) => {
+        Some(id) if !rows.is_empty() && !sealer.0.knows(id) => {
             Err(VaultError::WrongKey { vault: id.clone(), given: sealer.0.ids().collect::<Vec<_>>().join(", ") })
         }
         _ => Ok(()),

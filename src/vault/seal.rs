@@ -4,6 +4,7 @@
 //! is for, the seal over the secret. Both bind name, version and times of the row.
 
 use helmdeck_core::Timestamp;
+use helmdeck_memory::keyring::blob_key_id;
 use helmdeck_memory::{KeyRing, Namespace};
 use helmdeck_system::vault::VaultRow;
 use zeroize::Zeroizing;
@@ -83,12 +84,12 @@ impl Sealer {
     fn open(&self, row: &VaultRow, purpose: &'static str) -> Result<Zeroizing<Vec<u8>>> {
         let (about, secret) = parts(&row.sealed).ok_or_else(|| unreadable(row, "too short to be sealed"))?;
         let blob = if purpose == ABOUT { about } else { secret };
-        if self.0.ids().all(|id| id != row.key_id) {
+        if !self.0.knows(&row.key_id) {
             let given = self.0.ids().collect::<Vec<_>>().join(", ");
             let reason = format!("it is sealed with key {}; the key given is {given}", row.key_id);
             return Err(VaultError::Unreadable { name: row.name.clone(), reason });
         }
-        if !blob.starts_with(row.key_id.as_bytes()) {
+        if blob_key_id(blob).as_ref() != Some(&row.key_id) {
             return Err(unreadable(row, "altered"));
         }
         let head = Head::from(row);

@@ -1,7 +1,7 @@
 //! Archives: a store, or a part of one, as one sealed file that any other store can import.
 //!
 //! ```text
-//! "HELMDECK" | format (4) | key id (16 hex digits) | archive id (16)
+//! "HELMDECK" | format (4) | key id (16) | archive id (16)
 //! length (4) | sealed record 0
 //! length (4) | sealed record 1 ...
 //! length (4) | sealed end with the number of records
@@ -52,7 +52,7 @@ pub enum ArchiveError {
     #[error("this is not an archive of helmdeck")]
     NotAnArchive,
     /// The format version is unknown.
-    #[error("the archive has format {0}; this version reads format 1")]
+    #[error("the archive has format {0}; this version reads formats 1 and 2")]
     OtherFormat(u32),
     /// The archive was sealed with another key.
     #[error("the archive was sealed with key {archive}; the key given is {given}")]

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod crash;
+mod first_format;
 mod flips;
 mod janitor;
 #[cfg(feature = "postgres")]
