@@ -39,7 +39,10 @@ static MIGRATIONS: Migrations = Migrations {
         ("statistics", include_str!("../../migrations/sqlite/0005_statistics.sql")),
         ("owners", include_str!("../../migrations/sqlite/0006_owners.sql")),
     ],
-    additions: &[("schedules", include_str!("../../migrations/sqlite/added_schedules.sql"))],
+    additions: &[
+        ("schedules", include_str!("../../migrations/sqlite/added_schedules.sql")),
+        ("heads", include_str!("../../migrations/sqlite/added_heads.sql")),
+    ],
 };
 
 /// How long to wait for another process's lock.
