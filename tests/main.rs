@@ -7,6 +7,7 @@
 mod archive;
 mod artifacts;
 mod attacks;
+mod audit_chain;
 mod auth;
 mod balanced;
 mod balanced_system;

@@ -1,6 +1,7 @@
 //! Command line definitions: commands, flags and help texts.
 
 mod artifact;
+mod audit;
 mod cache;
 mod conversation;
 mod drain;
@@ -27,6 +28,7 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
+pub(crate) use audit::AuditCommand;
 pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
@@ -108,6 +110,9 @@ pub(crate) enum Command {
     /// Inspect and manage the memory: list, open, purge, export, import, rotate
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// Check that the audit is whole
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Inspect and purge cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -261,7 +266,7 @@ pub(crate) enum MemoryCommand {
     Get(GetArgs),
     /// List a caller's facts from the audit: packs, usual inputs, findings
     Defaults(DefaultsArgs),
-    /// Delete entries of any kind (works without the key)
+    /// Delete entries of any kind but the audit of a caller (works without the key)
     Purge(PurgeArgs),
     /// Delete the whole store so that a new key can be used; also removes a damaged file (works without the key)
     #[command(
@@ -299,7 +304,7 @@ pub(crate) struct OnlyArgs {
     /// Only this namespace: tenant/user (with its sessions) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    /// Only this kind: cache, note, fact, audit or conversation
+    /// Only this kind: cache, note, fact, audit, conversation or head
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
 }
@@ -350,7 +355,7 @@ pub(crate) struct ForgetArgs {
 /// `helmdeck memory list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only this kind: cache, note, fact, audit or conversation
+    /// Only this kind: cache, note, fact, audit, conversation or head
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
     /// Only this namespace: tenant/user or tenant/user/session
@@ -370,7 +375,7 @@ pub(crate) struct GetArgs {
     /// Namespace: tenant/user or tenant/user/session
     #[arg(value_parser = parse_namespace)]
     pub(crate) namespace: Namespace,
-    /// Kind: cache, note, fact, audit or conversation
+    /// Kind: cache, note, fact, audit, conversation or head
     #[arg(value_parser = parse_kind)]
     pub(crate) kind: Kind,
     /// Exact key

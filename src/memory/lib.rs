@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod archive;
+pub mod audit;
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -9,6 +10,7 @@ pub mod driver;
 pub mod drivers;
 pub mod entry;
 pub mod error;
+pub mod floors;
 pub mod framing;
 pub mod janitor;
 pub mod key;

@@ -1,8 +1,8 @@
 //! XAES-256-GCM ([C2SP](https://c2sp.org/XAES-256-GCM)): AES-256-GCM with a nonce of 192 bits.
 //!
-//! Each message has its own AES-256-GCM key: the first half of the nonce derives it (NIST SP 800-108r1, CMAC in counter
-//! mode, two AES blocks), the second half is the nonce of AES-256-GCM. So random nonces are safe for 2^80 messages
-//! under one key (a repeated nonce has a chance of 2^-32 then), where AES-256-GCM alone ends at 2^32.
+//! Each message has its own AES-256-GCM key: the first half of the nonce derives it (NIST SP 800-108r1, CMAC in
+//! counter mode, two AES blocks), the second half is the nonce of AES-256-GCM. So random nonces are safe for 2^80
+//! messages under one key (a repeated nonce has a chance of 2^-32 then), where AES-256-GCM alone ends at 2^32.
 
 use aes_gcm::aead::Generate;
 use aes_gcm::aes::cipher::BlockCipherEncrypt;

@@ -9,6 +9,7 @@ use helmdeck_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ArchiveError;
+use crate::audit;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::StoreError;
 use crate::framing::Framed;
@@ -228,6 +229,9 @@ fn entry(plain: Vec<u8>) -> Option<Put> {
     put.category = meta.category;
     put.tags = meta.tags;
     put.attributes = meta.attributes;
+    if put.kind == Kind::Audit {
+        audit::unlink(&mut put.attributes);
+    }
     put.restore = Some(Restore {
         version: meta.version,
         created_at: meta.created_at,

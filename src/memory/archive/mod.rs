@@ -32,7 +32,7 @@ pub struct ArchiveFilter {
 }
 
 impl ArchiveFilter {
-    /// Returns whether an entry matches.
+    /// Returns whether an entry matches. Heads never do.
     #[must_use]
     pub fn takes(&self, namespace: &Namespace, kind: Kind) -> bool {
         let ours = |wanted: &Namespace| {
@@ -40,7 +40,8 @@ impl ArchiveFilter {
                 && wanted.subject == namespace.subject
                 && (wanted.session.is_none() || wanted.session == namespace.session)
         };
-        self.kind.is_none_or(|wanted| wanted == kind) && self.namespace.as_ref().is_none_or(ours)
+        // A head belongs to the store that wrote it.
+        kind != Kind::Head && self.kind.is_none_or(|wanted| wanted == kind) && self.namespace.as_ref().is_none_or(ours)
     }
 }
 

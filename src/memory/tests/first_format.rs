@@ -246,7 +246,7 @@ async fn sqlite_store_of_the_first_format_is_converted() {
 async fn postgres_store_of_the_first_format_is_converted() {
     let server = helmdeck_testkit::Postgres::shared();
     let url = server.database();
-    converted(&url, |sql| drop(server.sql(&url, sql)), |of| format!("'\\x{}'::bytea", text(of))).await;
+    converted(&url, |sql| server.sql(&url, sql), |of| format!("'\\x{}'::bytea", text(of))).await;
     assert_eq!(server.query(&url, "SELECT key_id FROM memory_canary"), id(KEY_A));
 }
 
