@@ -14,13 +14,15 @@ use crate::{Config, Kind, KindLimits, Namespace, Put, Store, open};
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// A database that can be reached from outside, too.
-pub(super) struct Outside<'a> {
+pub(super) struct Outside {
     url: String,
     pub(super) clock: Arc<ManualClock>,
-    pub(super) sql: &'a dyn Fn(&str),
+    pub(super) sql: Box<dyn Fn(&str) + Send + Sync>,
+    /// The folder of its file.
+    _folder: Option<tempfile::TempDir>,
 }
 
-impl Outside<'_> {
+impl Outside {
     async fn open_with(&self, key: &str, config: Config) -> Arc<dyn Store> {
         open(&self.url, ring(key, (key == KEY_B).then_some(KEY_A)), config, Arc::clone(&self.clock) as _).await.unwrap()
     }
@@ -76,7 +78,7 @@ fn missing(from: u64, to: u64) -> Vec<AuditFinding> {
 }
 
 /// Every cut of a chain of nine, by its first and last entry.
-async fn cuts(outside: impl Fn() -> Outside<'static>) {
+async fn cuts(outside: impl Fn() -> Outside) {
     for (from, to) in (1..=9).flat_map(|from| (from..=9).map(move |to| (from, to))) {
         let outside = outside();
         let store = outside.open().await;
@@ -101,7 +103,7 @@ async fn cuts(outside: impl Fn() -> Outside<'static>) {
 }
 
 /// Everything else that can be done to the rows, and what is found.
-async fn tricks(outside: impl Fn() -> Outside<'static>) {
+async fn tricks(outside: impl Fn() -> Outside) {
     use AuditFinding as F;
 
     let delete = |what: &str| vec![format!("DELETE FROM memory_entries WHERE {what}")];
@@ -160,7 +162,7 @@ async fn tricks(outside: impl Fn() -> Outside<'static>) {
 }
 
 /// An older head, an entry that was removed, and a whole chain that was removed, each put back.
-async fn put_back(outside: impl Fn() -> Outside<'static>) {
+async fn put_back(outside: impl Fn() -> Outside) {
     let (alice, columns) = (
         Namespace::new("t", "alice", None),
         "version, created_at, updated_at, key_id, fingerprint, \
@@ -210,7 +212,7 @@ async fn put_back(outside: impl Fn() -> Outside<'static>) {
 }
 
 /// Two processes on one database write entries of one caller at the same time.
-async fn writers(outside: Outside<'static>) {
+async fn writers(outside: Outside) {
     let stores = [outside.open().await, outside.open().await];
     let writing = (0..4).map(|writer: usize| {
         let store = Arc::clone(&stores[writer % 2]);
@@ -230,14 +232,15 @@ async fn writers(outside: Outside<'static>) {
     assert_eq!((verified.callers[0].entries, verified.callers.len()), (48, 1));
 }
 
-pub(super) fn sqlite() -> Outside<'static> {
-    let folder = Box::leak(Box::new(tempfile::tempdir().unwrap()));
+pub(super) fn sqlite() -> Outside {
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
     let at = path.clone();
     let sql = move |sql: &str| {
         rusqlite::Connection::open(&at).unwrap().execute_batch(&sql.replace("OVERRIDING SYSTEM VALUE ", "")).unwrap();
     };
-    Outside { url: format!("sqlite:{}", path.display()), clock: Arc::default(), sql: Box::leak(Box::new(sql)) }
+    let url = format!("sqlite:{}", path.display());
+    Outside { url, clock: Arc::default(), sql: Box::new(sql), _folder: Some(folder) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,12 +265,12 @@ pub(super) mod on_postgres {
 
     use super::*;
 
-    pub(in crate::tests) fn postgres() -> Outside<'static> {
+    pub(in crate::tests) fn postgres() -> Outside {
         let server = Server::shared();
         let url = server.database();
         let at = url.clone();
         let sql = move |sql: &str| server.sql(&at, sql);
-        Outside { url, clock: Arc::default(), sql: Box::leak(Box::new(sql)) }
+        Outside { url, clock: Arc::default(), sql: Box::new(sql), _folder: None }
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -44,7 +44,7 @@ fn of(kind: &str) -> String {
     format!("space_id IN (SELECT id FROM memory_spaces WHERE subject = 'alice' AND kind = '{kind}')")
 }
 
-async fn case(outside: Outside<'static>) {
+async fn case(outside: Outside) {
     let store: Arc<dyn Store> = outside.open().await;
     // A fact of a version without heads.
     store.put(Put::new(alice(), Kind::Fact, "old", "o")).await.unwrap();
