@@ -57,9 +57,8 @@ async fn case(outside: Outside) {
     sql(&format!("CREATE TABLE facts AS SELECT * FROM memory_entries WHERE {}", of("fact")));
     sql(&format!("CREATE TABLE heads AS SELECT * FROM memory_entries WHERE {}", of("head")));
     let back = |keys: &str| {
-        sql(&format!(
-            "UPDATE facts SET id = id + 100000, space_id = (SELECT id FROM memory_spaces WHERE subject = 'alice' AND kind = 'fact')"
-        ));
+        sql("UPDATE facts SET id = id + 100000,
+                 space_id = (SELECT id FROM memory_spaces WHERE subject = 'alice' AND kind = 'fact')");
         sql(&format!("DELETE FROM memory_entries WHERE {} AND key IN ({keys})", of("fact")));
         sql(&format!("INSERT INTO memory_entries OVERRIDING SYSTEM VALUE SELECT * FROM facts WHERE key IN ({keys})"));
     };
