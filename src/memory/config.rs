@@ -148,10 +148,10 @@ impl Limits {
         Quota { rows: own.rows.unwrap_or(self.rows), bytes: own.bytes.unwrap_or(self.bytes) }
     }
 
-    /// Returns the longest lifetime of an entry of a kind.
+    /// Returns the longest lifetime of an entry of a kind. A head has no end.
     #[must_use]
     pub fn retention(&self, kind: Kind) -> Option<Duration> {
-        self.kinds.get(&kind)?.retention
+        self.kinds.get(&kind).filter(|_| kind != Kind::Head)?.retention
     }
 
     /// Checks a batch against every limit that does not depend on what is stored.

@@ -241,7 +241,7 @@ fn pending(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<P
 /// One clear error at the start instead of a thousand rows that do not open.
 async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing, now: Timestamp) -> Result<()> {
     let stored = driver.canary(canary(ring)?).await?;
-    if !ring.ids().any(|id| id == stored.key_id) {
+    if !ring.knows(&stored.key_id) {
         if driver.adopt_if_empty(canary(ring)?, now).await? {
             return Ok(());
         }

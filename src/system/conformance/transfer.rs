@@ -47,7 +47,8 @@ async fn fill(system: &System) {
         created_at: NOW,
         updated_at: NOW,
     };
-    let change = VaultChange { key_id: Some("k".to_owned()), put: vec![row], remove: Vec::new() };
+    let change =
+        VaultChange { key_id: Some("k".to_owned()), head: Some(vec![7, 0]), put: vec![row], remove: Vec::new() };
     system.change_vault(true, move |_, _| (Some(change), ())).await.unwrap();
     let used = VaultUse {
         name: "c".to_owned(),

@@ -42,6 +42,7 @@ static MIGRATIONS: Migrations = Migrations {
     additions: &[
         ("schedules", include_str!("../../migrations/sqlite/added_schedules.sql")),
         ("ancestors", include_str!("../../migrations/sqlite/added_ancestors.sql")),
+        ("heads", include_str!("../../migrations/sqlite/added_heads.sql")),
     ],
 };
 

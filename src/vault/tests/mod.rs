@@ -1,5 +1,7 @@
 //! Tests of the crate as a whole, over real files.
 
+mod heads;
+
 use std::sync::Arc;
 
 use helmdeck_core::secrets::{Grant, Secrets};
