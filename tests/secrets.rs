@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::stand_in::GitHub;
+use crate::support::PATIENT;
 use crate::support::engine::{self, Log, Wallet};
 
 /// A credential that JSON and URLs write differently, and one that fits into a file's name.
@@ -340,9 +341,9 @@ fn program_prints_no_key_and_no_credential() {
                 ("HELMDECK_MEMORY_KEY", key),
                 ("GITHUB_TOKEN", PLAIN),
                 ("HELMDECK_LOG", "trace"),
-                ("HELMDECK_CACHE__READ_BUDGET", "30s"),
                 ("PATH", "/usr/bin:/bin"),
             ])
+            .envs(PATIENT)
             .output()
             .unwrap();
         let said = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();

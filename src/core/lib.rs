@@ -34,6 +34,8 @@ pub mod suggest;
 pub mod template;
 pub mod text;
 pub mod trace;
+#[cfg(any(test, feature = "testing"))]
+pub mod waiting;
 
 pub use call::{Call, Directive};
 pub use caller::{Caller, Credential, Permission, Permissions, TokenCredential};

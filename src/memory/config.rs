@@ -16,7 +16,8 @@ pub struct Config {
     pub fingerprint: Fingerprint,
     /// Threads that read, for drivers that have threads. Default 2, at least 1.
     pub readers: usize,
-    /// How long a driver waits for another process's lock before it answers `Unavailable`. Default 5 s.
+    /// How long a driver waits for another process's lock before it answers `Unavailable`. Default 5 s. A SQLite file is
+    /// waited for a 64th of it where nothing can be lost.
     pub busy_timeout: Duration,
     /// Connections to a PostgreSQL server.
     pub postgres: PostgresConfig,

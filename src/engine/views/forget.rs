@@ -5,7 +5,6 @@
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use helmdeck_core::memory::{Forget, Forgotten, MemoryPart, Owner, Selection};
 use helmdeck_core::{Code, Error, Identity, PackName, Result};
@@ -20,8 +19,6 @@ use crate::cache::purge::Selector;
 const BATCH: usize = 500;
 /// How often a delete is tried while others write the head of the same caller.
 pub(super) const TRIES: u32 = 16;
-/// How long to wait for queued answers.
-const QUEUE_WAIT: Duration = Duration::from_secs(2);
 /// Operation name in the metrics of store failures.
 const FORGET: &str = "forget";
 
@@ -201,7 +198,7 @@ async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> R
 
 /// Writes queued answers first, so that their namespaces are known.
 async fn cache(views: &EngineViews, owner: &Owner, pending: &mut bool) -> Result<u64> {
-    let _ = tokio::time::timeout(QUEUE_WAIT, views.hub.queue.flush()).await;
+    let _ = tokio::time::timeout(views.hub.config.write_budget, views.hub.queue.flush()).await;
     let mut rows = 0;
     for namespace in namespaces(views, owner, Kind::Cache).await? {
         let purged = views.hub.purge(Selector::Namespace(namespace)).await;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use helmdeck_system::tokens::{NewToken, TokenReach};
-use helmdeck_testkit::{Issuer, key_set};
+use helmdeck_testkit::{Issuer, key_set, until};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -380,12 +380,7 @@ async fn a_use_of_an_api_token_is_noted() {
     let client = TestServer::plain().await;
     let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
     client.post(RUN, &token, "{}").await;
-    let noted = async {
-        while client.system.tokens().await.unwrap()[0].used_at != Some(START) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), noted).await.unwrap();
+    until("the use", async || client.system.tokens().await.unwrap()[0].used_at == Some(START)).await;
 }
 
 #[tokio::test]

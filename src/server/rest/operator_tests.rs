@@ -310,7 +310,7 @@ async fn rotation_ends_and_is_shown() {
             tokio::task::yield_now().await;
         }
     };
-    let rotation = tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap();
+    let rotation = helmdeck_testkit::ends("the rotation", ended).await;
     assert_eq!((&rotation["state"], &rotation["end"]), (&json!("ended"), &json!("done")), "{rotation}");
 }
 

@@ -36,7 +36,7 @@ async fn revoked_token_ends_stream_and_session() {
         begin(&other).await;
     };
     let both = async { tokio::join!(listening, revoking) };
-    let (stream, ()) = tokio::time::timeout(Duration::from_secs(20), Box::pin(both)).await.unwrap();
+    let (stream, ()) = helmdeck_testkit::ends("the stream", Box::pin(both)).await;
     assert_eq!(stream.status, 200);
     assert_eq!(send(Method::POST, &other, &session, ping).await.status, 404);
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Builtin, Json, Need, Reply};
 use helmdeck_engine::{Config, Engine};
+use helmdeck_testkit::STUCK;
 
 use super::*;
 use crate::mcp::state::McpState;
@@ -32,7 +33,7 @@ fn door_of(engine: &Engine) -> Arc<McpState> {
         place: None,
         extra: None,
         tracer: None,
-        deadline: Duration::from_secs(10),
+        deadline: STUCK,
         drain: tokio_util::sync::CancellationToken::new(),
     })
 }
@@ -164,8 +165,7 @@ async fn listeners_of_both_kinds_are_told() {
     };
     let both = futures_util::future::join(seen(stream), seen(subscription));
     tokio::select! {
-        _ = both => {}
+        _ = helmdeck_testkit::ends("word of a change", both) => {}
         () = adding => {}
-        () = tokio::time::sleep(Duration::from_secs(30)) => panic!("nobody was told"),
     }
 }

@@ -71,7 +71,7 @@ async fn an_open_stream_keeps_a_session_and_ends_with_the_server() {
     begin_as(&mcp, &local).await.unwrap();
     assert_eq!(ask_as(&mcp, &local, &session, "ping", json!({})).await.status, 200);
     mcp.drain();
-    let rest = tokio::time::timeout(Duration::from_secs(20), read(stream)).await.unwrap();
+    let rest = helmdeck_testkit::ends("the stream", read(stream)).await;
     assert!(!rest.body.contains("result"), "{}", rest.body);
     // A calling client is still answered while the server drains.
     let call = json!({"name": "test__plain", "arguments": {}});
@@ -161,16 +161,9 @@ async fn hanging_up_while_a_session_begins_leaves_none_that_nothing_ends() {
         }
     }
     assert!(begun > 0 && begun < 40, "{begun}: some came through and some hung up before");
-    let settled = async {
-        loop {
-            let (theirs, ours, beginning) = mcp.counts().await;
-            if theirs == ours && ours >= begun && beginning == 0 {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
+    let settled = async || {
+        let (theirs, ours, beginning) = mcp.counts().await;
+        theirs == ours && ours >= begun && beginning == 0
     };
-    if tokio::time::timeout(Duration::from_secs(5), settled).await.is_err() {
-        panic!("rmcp's sessions, ours, those beginning: {:?}", mcp.counts().await);
-    }
+    helmdeck_testkit::until("as many sessions of rmcp as of ours", settled).await;
 }
