@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::balancer::{Decks, NAMES};
 use crate::support::program::{Home, Run, Server};
-use crate::support::{KEY, wait_for};
+use crate::support::{KEY, RARELY_POLLED, wait_for};
 
 fn decks(environment: &[(&str, &str)]) -> Decks {
     Decks::start(Home::new(), environment)
@@ -33,7 +33,7 @@ fn begin(server: &Server, revision: &str) -> String {
 
 #[test]
 fn reads_and_cached_answers_come_from_any_server() {
-    let decks = decks(&[]);
+    let decks = decks(&[RARELY_POLLED]);
     let input = json!({"repo": "a/b"});
     assert_eq!(decks.servers[0].call("test.echo", &input).0, "miss");
     wait_for("the answer to be stored", || decks.servers[1].look("test.echo", &input) == "hit");

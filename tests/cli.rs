@@ -5,9 +5,10 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::support::{PATIENT, STUCK, wait_for};
 
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const OTHER_KEY: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -35,8 +36,7 @@ impl Home {
             .env_clear()
             .env("HOME", self.0.path())
             .env("PATH", "/usr/bin:/bin")
-            // On a busy machine a read that takes longer than the usual budget would be a miss.
-            .env("HELMDECK_CACHE__READ_BUDGET", "30s")
+            .envs(PATIENT)
             .envs(env.iter().copied())
             .current_dir(self.0.path())
             .stdin(Stdio::null());
@@ -323,17 +323,6 @@ fn is_running(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits for something that another process does; gives up after a minute.
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..6000 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("waited a minute for {what}");
-}
-
 #[test]
 fn interrupted_or_late_call_kills_its_program() {
     let home = Home::new();
@@ -414,7 +403,7 @@ impl Server {
 
     fn ask(&self, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(STUCK)).unwrap();
         let (address, length) = (&self.address, body.len());
         write!(stream, "{head} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Body;
 use helmdeck_core::{CacheStatus, Json, Reply};
-use helmdeck_engine::{Config, Engine};
+use helmdeck_engine::Engine;
 use helmdeck_server::ServerConfig;
-use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 use http::Request;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -27,8 +27,7 @@ async fn fifty_callers_over_two_transports_run_once() {
     });
     let clock = Arc::new(ManualClock::default());
     let opened = memory(Arc::clone(&clock) as _).await;
-    let engine =
-        Engine::builder(Config::default()).builtins(vec![pack]).memory(opened).clock(Arc::clone(&clock) as _).build();
+    let engine = Engine::builder(patient()).builtins(vec![pack]).memory(opened).clock(Arc::clone(&clock) as _).build();
     let router = helmdeck_server::router(engine.clone(), ServerConfig::default());
 
     for round in 1..=2 {

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::KEY;
 use crate::support::mcp::Programs;
 use crate::support::program::Run;
+use crate::support::{KEY, PATIENT};
 
 const HELMDECK: &str = env!("CARGO_BIN_EXE_helmdeck");
 
@@ -31,7 +31,7 @@ impl Empty {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(HELMDECK);
         command.args(arguments).env_clear().env("HOME", self.0.path()).env("PATH", "/usr/bin:/bin");
-        command.env("HELMDECK_CACHE__READ_BUDGET", "30s").current_dir(self.path("work")).stdin(Stdio::null());
+        command.envs(PATIENT).current_dir(self.path("work")).stdin(Stdio::null());
         command
     }
 
@@ -265,7 +265,8 @@ fn written_entry_gives_a_client_a_hit() {
     let entry = &file["mcpServers"]["helmdeck"];
     let arguments = entry["args"].as_array().unwrap();
     let command: Vec<&Value> = [&entry["command"]].into_iter().chain(arguments).collect();
-    let env = json!({"HOME": home.0.path(), "PATH": "/usr/bin:/bin", "HELMDECK_CACHE__READ_BUDGET": "30s"});
+    let mut env = json!({"HOME": home.0.path(), "PATH": "/usr/bin:/bin"});
+    PATIENT.iter().for_each(|(name, value)| env[*name] = json!(value));
     let call = json!({"do": "call", "name": "text__count_tokens", "arguments": {"text": "Packs answer agents."}});
     let plan = json!({"target": {"command": command, "env": env}, "steps": [call, call]});
     let answer = Programs::installed().python(&plan);

@@ -223,7 +223,7 @@ fn nobody_purges_what_another_was_answered() {
         let namespace = json!({"namespace": {"tenant": one.name.0, "subject": one.name.1}});
         let (code, answer) = other.rest("POST /api/v1/memory/purge", &namespace);
         assert_eq!(code, 403, "{answer}");
-        other.call(second, "memory.forget", &json!({"all": true, "what": ["facts", "notes", "audit", "cache"]}));
+        other.call(second, "memory.forget", &json!({"all": true, "what": ["facts", "notes", "cache"]}));
         assert_eq!(one.look(first, "test.echo", &input), "hit", "{:?} purged what {:?} had", other.name, one.name);
     }
 }

@@ -381,6 +381,68 @@ fn no_test_file_is_forgotten() {
     }
 }
 
+/// What fails on a slow machine, as parts of lines: a wait with a limit of its own, and a judgement by real time.
+const HASTE: &[&str] = &[".elapsed() <", "timeout(Duration::from_secs(", "Instant::now() + Duration::from_secs("];
+
+/// Files of tests that may have such lines, and why.
+const MAY_HASTEN: &[(&str, &str)] = &[
+    ("src/conversation/worker/tests/concurrency.rs", "its clock is paused"),
+    ("src/conversation/worker/tests/outages.rs", "its clock is paused"),
+    ("src/conversation/worker/tests/timing.rs", "its clock is paused"),
+    ("src/engine/tests/flights.rs", "its clock is paused"),
+    ("src/engine/tests/pipeline.rs", "its clock is paused"),
+    ("src/memory/tests/replaced.rs", "it spreads moments, and waits for nothing"),
+    ("tests/auth.rs", "it lets time pass"),
+    ("tests/browser/chromium.rs", "what does not end by itself is killed"),
+    ("tests/conversation/small_model.rs", "it judges as much as the model did in this time"),
+    ("tests/layering.rs", "it names them"),
+];
+
+/// Whether a file is code of tests.
+fn is_of_tests(path: &str) -> bool {
+    let is_folder = ["/tests/", "/testkit/", "/conformance/"].iter().any(|folder| path.contains(folder));
+    path.ends_with(".rs") && (is_folder || path.starts_with("tests/") || path.ends_with("tests.rs"))
+}
+
+/// Returns the lines of a text that fail on a slow machine.
+fn hasty_lines(text: &str) -> Vec<&str> {
+    let hasty = |line: &&str| HASTE.iter().any(|haste| line.contains(haste)) && !line.contains("elapsed() < STUCK");
+    text.lines().filter(hasty).collect()
+}
+
+#[test]
+fn tests_have_no_time_limits_of_their_own() {
+    let files = ["src", "packs", "tests"].iter().flat_map(|folder| files_below(&root().join(folder)));
+    let (mut checked, mut allowed) = (0, BTreeSet::new());
+    for file in files {
+        let path = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        if !is_of_tests(&path) {
+            continue;
+        }
+        checked += 1;
+        let text = std::fs::read_to_string(&file).unwrap();
+        let hasty = hasty_lines(&text);
+        match MAY_HASTEN.iter().find(|(known, _)| *known == path) {
+            Some((known, _)) if !hasty.is_empty() => drop(allowed.insert(*known)),
+            _ => assert_eq!(hasty, Vec::<&str>::new(), "{path}: wait with the testkit, which has one limit for all"),
+        }
+    }
+    assert!(checked > 300, "{checked} files of tests");
+    assert_eq!(allowed.len(), MAY_HASTEN.len(), "{allowed:?}: the others need no exception");
+}
+
+#[test]
+fn a_time_limit_of_a_test_is_noticed() {
+    for hasty in [
+        "assert!(began.elapsed() < Duration::from_secs(5));",
+        "tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap()",
+        "let end = Instant::now() + Duration::from_secs(30);",
+    ] {
+        assert_eq!(hasty_lines(&format!("let a = 1;\n{hasty}\n")), [hasty]);
+    }
+    assert!(hasty_lines("assert!(began.elapsed() < STUCK)").is_empty());
+}
+
 #[test]
 fn every_built_in_manifest_is_registered() {
     let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());

@@ -7,6 +7,7 @@
 mod archive;
 mod artifacts;
 mod attacks;
+mod audit_chain;
 mod auth;
 mod balanced;
 mod balanced_system;
@@ -25,7 +26,6 @@ mod freshness;
 mod fuzz;
 mod gates;
 mod github;
-mod helmdeck_go;
 mod http_kind;
 mod init;
 mod invalidation;

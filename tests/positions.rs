@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use helmdeck_memory::{KeyRing, Namespace};
 use helmdeck_testkit::{Postgres, StatementRecorder};
 use serde_json::{Value, json};
 
@@ -112,9 +113,9 @@ fn writes_have_a_position_and_reads_have_none() {
 fn malformed_position_is_refused() {
     let pair = Pair::start();
     let two = &pair.servers[1];
-    let long = "p1-1-1".repeat(100);
+    let long = "p2-1-1".repeat(100);
     for (wrong, why) in
-        [("x", "no server of this version made it"), (&*long, "longer than"), ("p1-1\nHelmdeck-After: p1-1", "twice")]
+        [("x", "no server of this version made it"), (&*long, "longer than"), ("p2-1\nHelmdeck-After: p2-1", "twice")]
     {
         let answer = after(two, wrong, "", &json!({}));
         assert_eq!((answer.code, answer.json()["code"].as_str()), (400, Some("invalid_input")), "{}", answer.body);
@@ -130,9 +131,17 @@ fn server_that_cannot_catch_up_uses_no_cached_answer() {
     let input = json!({"repo": "a/b"});
     pair.warm(&input);
     let position = position(&one.ask("POST /api/v1/memory/purge", r#"{"tag": "repo:a/b"}"#));
-    // A transaction that no server has made.
-    let (server, transaction) = position.rsplit_once('-').unwrap();
+    // A transaction that no server has made, by whoever has no key, and by whoever has it.
+    let (server, transaction) = position.rsplit_once('-').unwrap().0.rsplit_once('-').unwrap();
     let future = format!("{server}-{}", transaction.parse::<i64>().unwrap() + 1_000_000);
+    for mac in [position.rsplit_once('-').unwrap().1.to_owned(), "0".repeat(32)] {
+        let forged = after(two, &format!("{future}-{mac}"), "", &input);
+        assert_eq!((forged.code, forged.json()["code"].as_str()), (400, Some("invalid_input")), "{}", forged.body);
+    }
+    let ring = KeyRing::parse(("key", KEY), None).unwrap();
+    let mac = ring.mac(&Namespace::new("", "", None), "delete position", &[future.as_bytes()]);
+    let mac: String = mac[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let future = format!("{future}-{mac}");
     let answer = after(two, &future, "", &input);
     assert_eq!((answer.status().as_str(), answer.json()["cache"]["reason"].as_str()), ("bypass", Some("behind")));
     assert!(answer.header("cache-status").unwrap().contains("detail=behind"), "{}", answer.head);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::program::{Home, Run, SERVE, Server};
-use crate::support::{KEY as OLD, OTHER_KEY as NEW, outside, store_at, wait_for};
+use crate::support::{KEY as OLD, OTHER_KEY as NEW, RARELY_POLLED, outside, store_at, wait_for};
 
 /// Rows that are there before the rotation.
 const ROWS: usize = 5_000;
@@ -99,7 +99,10 @@ fn under_load(home: &Home, url: &str) {
         let stats = runtime.block_on(watch.stats()).unwrap();
         stats.rows_by_key_id.get(&id(key)).copied().unwrap_or(0)
     };
-    let server = Server::launch(home.command_with(NEW, OLD, SERVE));
+    let mut serve = home.command_with(NEW, OLD, SERVE);
+    // The same answer is asked for again and again, and nothing deletes it.
+    serve.envs([RARELY_POLLED]);
+    let server = Server::launch(serve);
     let input = |n: usize| json!({ "repo": n.to_string() });
     let answers: Vec<Value> = (0..CALLS).map(|n| server.call("test.echo", &input(n)).1).collect();
 
@@ -158,7 +161,7 @@ fn under_load(home: &Home, url: &str) {
     });
     let doctor = home.run(NEW, &["memory", "doctor", "--json"]);
     assert_eq!(doctor.code, 0, "{}{}", doctor.stdout, doctor.stderr);
-    let server = Server::start(home, NEW);
+    let server = Server::start_with(home, NEW, &[RARELY_POLLED]);
     for (n, answer) in answers.iter().enumerate() {
         assert_eq!(server.call("test.echo", &input(n)), ("hit".to_owned(), answer.clone()));
     }

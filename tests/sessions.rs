@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use helmdeck_core::Identity;
 use serde_json::json;
@@ -214,15 +214,18 @@ async fn a_folder_cannot_be_filled_beyond_its_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_its_command() {
     let fixture = SessionFixture::new();
-    let start = Instant::now();
     let came = fixture.sh("sleep 987654 & setsid sleep 987654 & (sleep 987654 >/dev/null 2>&1 &) ; echo done").await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "done\n"));
-    assert!(start.elapsed() < Duration::from_secs(60));
     assert!(!is_running("987654"));
-    let came = fixture
-        .once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 1500}))
-        .await;
-    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("TimedOut", "first\n"));
+    // It may take long until there is any output.
+    let (mut timeout, mut said) = (1_000, String::new());
+    while said.is_empty() {
+        let script = "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543";
+        let came = fixture.once(json!({"sh": script, "timeout_ms": timeout})).await;
+        assert_eq!(came.ended, "TimedOut");
+        (timeout, said) = (2 * timeout, came.stdout);
+    }
+    assert_eq!(said, "first\n");
     assert!(!is_running("876543"));
 }
 

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use helmdeck_core::waiting::Looks;
 use helmdeck_testkit::{Postgres, StatementRecorder};
 use serde_json::json;
 
@@ -92,7 +93,12 @@ impl Counted {
         let mut command = home.command(KEY, SERVE);
         // Audit rows wait until the server ends, and nothing is looked for meanwhile.
         command.env("HELMDECK_MEMORY_URL", recorder.url(&database.database()));
-        command.env("HELMDECK_AUDIT__LINGER", "1h").env("HELMDECK_CACHE__WATCH_INTERVAL", "1h");
+        // Nothing but what a call does, however long the test takes.
+        for interval in
+            ["AUDIT__LINGER", "CACHE__WATCH_INTERVAL", "MEMORY__SWEEP_INTERVAL", "CONVERSATION__SWEEP_INTERVAL"]
+        {
+            command.env(format!("HELMDECK_{interval}"), "1h");
+        }
         let server = Server::launch(command);
         Self { server, recorder, home, wrong: RefCell::default(), _database: database }
     }
@@ -117,9 +123,9 @@ impl Counted {
         let golden: BTreeMap<String, usize> = golden.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         let total = |of: &BTreeMap<String, usize>| of.values().sum::<usize>();
         // Rows are written after the answer. More than expected would be there for good.
-        let start = std::time::Instant::now();
-        while total(&counted(&self.recorder.sent())) < total(&golden) && start.elapsed().as_secs() < 5 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+        let mut looks = Looks::default();
+        while total(&counted(&self.recorder.sent())) < total(&golden) && !looks.are_over() {
+            std::thread::sleep(looks.pause());
         }
         std::thread::sleep(std::time::Duration::from_millis(150));
         self.compare(what, &golden);

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, OTHER_KEY, outside, wait_for};
 
-/// A home with a pack that is not cached, besides those of [`Home::new`].
+/// A home with a pack that is not cached, besides those of [`Home::hasty`].
 fn home() -> Home {
-    let home = Home::new();
+    let home = Home::hasty();
     std::fs::write(home.packs().join("test.free.sh"), "#!/bin/sh\nprintf '{\"free\":true}'\n").unwrap();
     let manifest = "name = \"test.free\"\nversion = \"v1\"\ndescription = \"For tests\"\nread_only = true\n\
                     [handler]\ncommand = [\"sh\", \"./test.free.sh\"]\n";

@@ -17,7 +17,7 @@ const VICTIM: &str = "tags = '[\"repo:victim\",\"repo:*\",\"*\"]'";
 const OTHER: &str = "tags = '[\"repo:other\",\"repo:*\",\"*\"]'";
 
 async fn fixture() -> Fixture {
-    let fixture = Fixture::new(patient()).await;
+    let fixture = Fixture::new(patient(0)).await;
     fixture.fill(&["victim", "other", "neighbour"]).await;
     for repo in ["victim", "other", "neighbour"] {
         assert_eq!(fixture.call(repo).await, CacheStatus::Hit);
@@ -285,7 +285,7 @@ async fn truncated_file_is_an_error_or_a_miss() {
     for eighth in 0..=8 {
         let path = fixture.path.with_file_name(format!("cut-{eighth}.db"));
         std::fs::write(&path, &whole[..whole.len() * eighth / 8]).unwrap();
-        match Fixture::at(&path, patient()).await {
+        match Fixture::at(&path, patient(0)).await {
             Ok(cut) => {
                 for repo in ["victim", "other", "neighbour"] {
                     // A fixture made just now knows no answer of before, so a hit is looked at here.

@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 use std::process::Stdio;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -84,38 +83,27 @@ fn two_servers_share_their_answers() {
     }
 }
 
-/// Asks a server until it has forgotten an answer; returns how long after the row was gone that was.
-fn latency(home: &Home, server: &Server, input: &Value) -> Duration {
-    let mut gone: Option<Instant> = None;
-    let mut seen = Duration::ZERO;
+/// Asks a server until it has forgotten an answer.
+fn forgets(server: &Server, input: &Value) {
     wait_for("the purge to be seen", || {
-        if gone.is_none() && rows(home) == 0 {
-            gone = Some(Instant::now());
-        }
         let status = server.look("test.echo", input);
         assert!(status == "hit" || status == "cache_miss", "{status}");
-        seen = gone.map_or(Duration::ZERO, |gone| gone.elapsed());
         status == "cache_miss"
     });
-    seen
 }
 
-/// Not a measurement: it prints how long it took.
-///
-/// It compares the time only with that of a stuck watch.
 #[test]
 fn purge_of_another_process_reaches_a_server() {
     let home = Home::new();
     let servers = [Server::start(&home, KEY), Server::start(&home, KEY)];
     let input = json!({ "repo": "A/b" });
-    let mut latencies = Vec::new();
     for purge in [&["--tag", "repo:a/b"][..], &["--pack", "test.echo"], &["--all"], &["--namespace", "local/local"]] {
         servers[0].call("test.echo", &input);
         wait_for("the answer to be in the file", || rows(&home) == 1);
         assert_eq!(servers[0].look("test.echo", &input), "hit", "from the hot tier");
         let arguments = [&["cache", "purge", "--yes"], purge].concat();
         let mut purging = home.command(KEY, &arguments).stdout(Stdio::null()).spawn().unwrap();
-        latencies.push(latency(&home, &servers[0], &input));
+        forgets(&servers[0], &input);
         assert!(purging.wait().unwrap().success());
     }
     for _ in 0..4 {
@@ -123,10 +111,8 @@ fn purge_of_another_process_reaches_a_server() {
         wait_for("the answer to be in the file", || rows(&home) == 1);
         assert_eq!(servers[0].look("test.echo", &input), "hit", "from the hot tier");
         assert_eq!(servers[1].ask("POST /api/v1/memory/purge", "{\"all\": true}").json()["rows"], 1);
-        latencies.push(latency(&home, &servers[0], &input));
+        forgets(&servers[0], &input);
     }
-    println!("a purge was seen by another process after {latencies:?}");
-    assert!(latencies.iter().all(|latency| *latency < Duration::from_secs(20)), "{latencies:?}");
 }
 
 #[test]

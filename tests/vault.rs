@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::stand_in::GitHub;
 use crate::support::program::{Home, Run, SERVE, Server};
-use crate::support::{KEY, OTHER_KEY, STUCK, wait_for};
+use crate::support::{KEY, OTHER_KEY, RARELY_POLLED, STUCK, wait_for};
 
 /// A vault key.
 pub(crate) const VAULT_KEY: &str = "aa112233445566778899aabbccddeeff00112233445566778899aabbccddee00";
@@ -93,8 +93,8 @@ async fn reveal(home: &Home, key: &str, name: &str) -> Option<String> {
 #[test]
 fn rotation_and_removal_purge_answers_in_every_process() {
     let (homes, _server) = homes();
-    for home in homes {
-        let server = start(&home, &[]);
+    for (home, settings) in homes.into_iter().zip([&[][..], &[RARELY_POLLED]]) {
+        let server = start(&home, settings);
         let (mine, others) = (json!({"repo": "a"}), json!({"repo": "a", "credential": "other"}));
         let call = |input: &Value| server.call("test.count", input).0;
         for input in [&mine, &others] {

@@ -1,6 +1,7 @@
 //! Command line definitions: commands, flags and help texts.
 
 mod artifact;
+mod audit;
 mod cache;
 mod conversation;
 mod drain;
@@ -27,6 +28,7 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
+pub(crate) use audit::AuditCommand;
 pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
@@ -108,6 +110,9 @@ pub(crate) enum Command {
     /// Inspect and manage the memory: list, open, purge, export, import, rotate
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// Check that the audit is whole
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Inspect and purge cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -261,7 +266,7 @@ pub(crate) enum MemoryCommand {
     Get(GetArgs),
     /// List a caller's facts from the audit: packs, usual inputs, findings
     Defaults(DefaultsArgs),
-    /// Delete entries of any kind (works without the key)
+    /// Delete entries of any kind but the audit of a caller (works without the key)
     Purge(PurgeArgs),
     /// Delete the whole store so that a new key can be used; also removes a damaged file (works without the key)
     #[command(
@@ -279,7 +284,7 @@ pub(crate) enum MemoryCommand {
     Rotate,
     /// Export entries to an encrypted archive
     Export(ExportArgs),
-    /// Import entries from an archive or from a database of the Go original; safe to repeat
+    /// Import entries from an archive; safe to repeat
     Import(ImportArgs),
     /// Delete all data of one person and print a receipt (works without the key)
     Forget(ForgetArgs),
@@ -299,7 +304,7 @@ pub(crate) struct OnlyArgs {
     /// Only this namespace: tenant/user (with its sessions) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    /// Only this kind: cache, note, fact, audit or conversation
+    /// Only this kind: cache, note, fact, audit, conversation or head
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
 }
@@ -320,7 +325,7 @@ pub(crate) struct ExportArgs {
 /// `helmdeck memory import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Archive, - for stdin; with --helmdeck-go, the database
+    /// Archive, - for stdin
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -328,26 +333,6 @@ pub(crate) struct ImportArgs {
     /// Read and verify, and report what would be imported, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The file is a SQLite database of the Go original, written with this memory key
-    #[arg(long)]
-    pub(crate) helmdeck_go: bool,
-    /// Tenant for the rows of the Go original
-    #[arg(long, default_value = "local", requires = "helmdeck_go")]
-    pub(crate) tenant: String,
-    /// How to read the Go original's namespaces that contain a colon
-    #[arg(long, value_enum, default_value = "proven", requires = "helmdeck_go")]
-    pub(crate) split_sessions: SplitSessions,
-}
-
-/// Reading of a namespace `a:b`: caller `a` in session `b`, or caller `a:b`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SplitSessions {
-    /// As caller and session if the file contains that caller
-    Proven,
-    /// As caller and session, at the last colon, unless the file proves otherwise
-    Always,
-    /// As a caller only
-    Never,
 }
 
 /// `helmdeck memory forget`.
@@ -370,7 +355,7 @@ pub(crate) struct ForgetArgs {
 /// `helmdeck memory list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only this kind: cache, note, fact, audit or conversation
+    /// Only this kind: cache, note, fact, audit, conversation or head
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
     /// Only this namespace: tenant/user or tenant/user/session
@@ -390,7 +375,7 @@ pub(crate) struct GetArgs {
     /// Namespace: tenant/user or tenant/user/session
     #[arg(value_parser = parse_namespace)]
     pub(crate) namespace: Namespace,
-    /// Kind: cache, note, fact, audit or conversation
+    /// Kind: cache, note, fact, audit, conversation or head
     #[arg(value_parser = parse_kind)]
     pub(crate) kind: Kind,
     /// Exact key

@@ -15,14 +15,11 @@ use crate::exit::{Failure, Result};
 /// A configuration failure if the URL cannot be used.
 pub(crate) fn at(url: &str, config: &Config) -> Result<System> {
     match Location::parse(url)? {
-        Location::Sqlite(path) => Ok(System::at(path)),
+        Location::Sqlite(path) => Ok(System::file(path, config.busy_timeout)),
         #[cfg(feature = "postgres")]
         Location::Postgres(_) => Ok(System::connect(url, config)?),
         #[cfg(not(feature = "postgres"))]
-        Location::Postgres(_) => {
-            let _ = config;
-            Err(Failure::config("system.url: this helmdeck was built without PostgreSQL"))
-        }
+        Location::Postgres(_) => Err(Failure::config("system.url: this helmdeck was built without PostgreSQL")),
         Location::Memory => Err(Failure::config("system.url: give postgres://... or sqlite:/path/helmdeck.db")),
     }
 }

@@ -16,7 +16,7 @@ use helmdeck_events::Bus;
 #[cfg(feature = "postgres")]
 use helmdeck_memory::drivers::postgres::session::Connections;
 use helmdeck_memory::open::Opened;
-use helmdeck_memory::{KeyRing, StoreError};
+use helmdeck_memory::{KeyRing, Kind, StoreError};
 use helmdeck_system::System;
 use helmdeck_vault::{Vault, VaultError, Watch};
 
@@ -168,7 +168,11 @@ impl Setup {
             forge,
             seam: helmdeck_packs::seam::Config { seam: self.seam() },
         };
-        let mut builder = Engine::builder(settings.engine.clone())
+        let mut config = settings.engine.clone();
+        // What the store keeps no longer ends in its chain as expired.
+        let kept = settings.memory.store().limits.retention(Kind::Audit);
+        config.audit.retention = kept.map_or(config.audit.retention, |kept| kept.min(config.audit.retention));
+        let mut builder = Engine::builder(config)
             .builtins(helmdeck_packs::all(&dependencies))
             .secrets(Arc::clone(&secrets))
             .egress(egress.clone())

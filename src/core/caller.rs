@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Code, Error, Result};
-use crate::{Identity, PackName};
+use crate::{Identity, PackName, Timestamp};
 
 /// Permission of a token: a word of its `scope` (RFC 6749, section 3.3).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +23,8 @@ pub enum Permission {
     MemoryRead,
     /// `memory:write`: write, forget and purge the caller's own memory.
     MemoryWrite,
+    /// `tokens:write`: make API tokens, with at most the rights and the lifetime of the caller's own.
+    TokensWrite,
     /// `admin`: everything, including data of other callers.
     Admin,
 }
@@ -36,13 +38,14 @@ impl FromStr for Permission {
             "packs:run" => Self::RunAny,
             "memory:read" => Self::MemoryRead,
             "memory:write" => Self::MemoryWrite,
+            "tokens:write" => Self::TokensWrite,
             "admin" => Self::Admin,
             _ => match word.strip_prefix("packs:run:") {
                 Some(glob) => Self::Run(glob.parse()?),
                 None => {
                     return Err(format!(
                         "there is no scope {word:?}; there are metrics:read, packs:run, packs:run:<glob>, memory:read, \
-                         memory:write and admin"
+                         memory:write, tokens:write and admin"
                     ));
                 }
             },
@@ -58,6 +61,7 @@ impl fmt::Display for Permission {
             Self::Run(glob) => write!(f, "packs:run:{glob}"),
             Self::MemoryRead => f.write_str("memory:read"),
             Self::MemoryWrite => f.write_str("memory:write"),
+            Self::TokensWrite => f.write_str("tokens:write"),
             Self::Admin => f.write_str("admin"),
         }
     }
@@ -180,20 +184,81 @@ impl FromIterator<Permission> for Permissions {
     }
 }
 
-/// Caller at a transport: its identity and permissions. Cheap to clone.
+/// What proved a caller. It bounds the tokens that the caller can make, list and revoke.
+#[derive(Debug, Clone, Default)]
+pub enum Credential {
+    /// None: the local caller, or an anonymous one.
+    #[default]
+    None,
+    /// An API token, or that of a browser.
+    Token(Arc<TokenCredential>),
+    /// A JSON Web Token.
+    Jwt {
+        /// When it expires.
+        expires_at: Timestamp,
+    },
+}
+
+/// API token that proved a caller.
+#[derive(Debug)]
+pub struct TokenCredential {
+    /// Id of the token.
+    pub id: String,
+    /// Ids of the tokens that it descends from, the one that made it last.
+    pub ancestors: Vec<String>,
+    /// When it expires; `None` = never.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Credential {
+    /// Returns when it expires; `None` = never.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::None => None,
+            Self::Token(token) => token.expires_at,
+            Self::Jwt { expires_at } => Some(*expires_at),
+        }
+    }
+
+    /// Returns the ids of the tokens that a token made with it descends from.
+    #[must_use]
+    pub fn ancestors_of_child(&self) -> Vec<String> {
+        match self {
+            Self::Token(token) => token.ancestors.iter().chain([&token.id]).cloned().collect(),
+            Self::None | Self::Jwt { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Caller at a transport: its identity, its permissions, and what proved it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The identity.
     pub identity: Arc<Identity>,
     /// The permissions.
     pub permissions: Arc<Permissions>,
+    /// What proved them.
+    pub credential: Credential,
 }
 
 impl Caller {
+    /// Makes a caller that nothing proved: the local caller, or an anonymous one.
+    #[must_use]
+    pub fn new(identity: Identity, permissions: Permissions) -> Self {
+        Self::proven(identity, permissions, Credential::None)
+    }
+
+    /// Makes a caller that a credential proved.
+    #[must_use]
+    pub fn proven(identity: Identity, permissions: Permissions, credential: Credential) -> Self {
+        Self { identity: Arc::new(identity), permissions: Arc::new(permissions), credential }
+    }
+
     /// Returns the local caller, the caller of a machine without authentication. It has every permission.
     #[must_use]
     pub fn local() -> Self {
-        Self { identity: Arc::new(Identity::local()), permissions: Arc::new(Permissions::all()) }
+        Self::new(Identity::local(), Permissions::all())
     }
 
     /// Checks that the caller has a permission.
@@ -258,7 +323,7 @@ mod tests {
         assert!(!some.allow(&Permission::Admin) && !some.allow(&Permission::RunAny));
         assert_eq!(some.to_scope(), "packs:run:github.* memory:read");
         assert_eq!(Permissions::of_scope(&some.to_scope()), some);
-        for wanted in ["metrics:read", "packs:run", "packs:run:x", "memory:write", "admin"] {
+        for wanted in ["metrics:read", "packs:run", "packs:run:x", "memory:write", "tokens:write", "admin"] {
             assert!(Permissions::all().allow(&wanted.parse().unwrap()), "{wanted}");
             assert!(!Permissions::none().allow(&wanted.parse().unwrap()), "{wanted}");
         }
@@ -267,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_scope_or_asks_for_a_token() {
-        let nobody = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::none()) };
+        let nobody = Caller::new(Identity::anonymous(), Permissions::none());
         assert_eq!(nobody.need(&Permission::MemoryRead).unwrap_err().code(), Code::Unauthenticated);
         let known = Caller { identity: Arc::new(Identity::new("t", "u").unwrap()), ..nobody };
         let error = known.need_run(&PackName::new("a.b").unwrap()).unwrap_err();

@@ -34,9 +34,11 @@ pub mod suggest;
 pub mod template;
 pub mod text;
 pub mod trace;
+#[cfg(any(test, feature = "testing"))]
+pub mod waiting;
 
 pub use call::{Call, Directive};
-pub use caller::{Caller, Permission, Permissions};
+pub use caller::{Caller, Credential, Permission, Permissions, TokenCredential};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use context::{ArtifactRef, Context};
 pub use correlation::{Correlation, RequestId};

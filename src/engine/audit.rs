@@ -1,18 +1,22 @@
 //! The audit: one row per call while gate 1 is open, written after the response within a deadline.
 //!
 //! A call only puts a record into a bounded queue. The writer extracts learnable inputs, off the caller's thread. A
-//! full queue or a failing store costs rows, which are counted, and never a call.
+//! full queue or a failing store costs rows, which are counted, and never a call. The pages of a caller are a chain
+//! ([`helmdeck_memory::audit`]).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use helmdeck_core::duration::text;
 use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, RequestId, Result, Timestamp, Version};
-use helmdeck_memory::{Kind, Namespace, Op, Put, Store};
+use helmdeck_memory::audit::{AuditEntry, ChainWriter};
+use helmdeck_memory::{Kind, Namespace, Put, Store};
 use memchr::memmem::Finder;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -47,6 +51,10 @@ impl Default for AuditConfig {
 const RECENT: usize = 2_000;
 /// Limit of rows per write.
 const BATCH: usize = 1024;
+/// Number of callers whose pages are written at the same time: a store commits them together.
+const AT_ONCE: usize = 64;
+/// Longest time that a write may take.
+const WRITE_TIME: Duration = Duration::from_secs(5);
 /// Size at which a page of rows is full. One row is far smaller.
 const MAX_PAGE_BYTES: usize = 64 << 10;
 /// Number of rows after which the writer yields to calls on its thread.
@@ -229,6 +237,7 @@ impl Audit {
             hurry: Arc::clone(&hurry),
             recent: Arc::clone(&recent),
             counter: AtomicU64::new(0),
+            chains: ChainWriter::default(),
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer.run(inbox)));
         Self { queue, metrics, hurry, recent }
@@ -259,6 +268,7 @@ struct Writer {
     hurry: Arc<Notify>,
     recent: Arc<Tail<CallRecord>>,
     counter: AtomicU64,
+    chains: ChainWriter,
 }
 
 impl Writer {
@@ -308,16 +318,25 @@ impl Writer {
             return;
         }
         self.recent.extend(records.iter().map(Record::recent));
-        let count = records.len() as u64;
-        let batch = self.pages(records).await.into_iter().map(Op::Put).collect();
-        let written = tokio::time::timeout(Duration::from_secs(5), self.store.write(batch)).await;
+        let mut callers: HashMap<Namespace, Vec<AuditEntry>> = HashMap::new();
+        for page in self.pages(records).await {
+            callers.entry(Namespace::of_caller(&page.identity)).or_default().push(self.entry(page));
+        }
+        let append = |(caller, entries)| self.append(caller, entries);
+        stream::iter(callers).for_each_concurrent(AT_ONCE, append).await;
+    }
+
+    /// Appends pages to the chain of their caller.
+    async fn append(&self, caller: Namespace, entries: Vec<AuditEntry>) {
+        let count = entries.iter().map(|entry| entry.calls as u64).sum();
+        let written = tokio::time::timeout(WRITE_TIME, self.chains.append(&*self.store, &caller, &entries)).await;
         let why = match written {
-            Ok(Ok(_)) => {
+            Ok(Ok(())) => {
                 self.metrics.totals.audit_written.inc_by(count);
                 return;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "the store took longer than 5 s".to_owned(),
+            Err(_) => format!("the store took longer than {} s", WRITE_TIME.as_secs()),
         };
         self.metrics.totals.audit_dropped.inc_by(count);
         self.metrics.store_error("audit");
@@ -325,7 +344,7 @@ impl Writer {
     }
 
     /// Puts the rows of each caller and pack onto pages, oldest first.
-    async fn pages(&self, records: Vec<Record>) -> Vec<Put> {
+    async fn pages(&self, records: Vec<Record>) -> Vec<Page> {
         let mut open: Vec<Page> = Vec::new();
         let mut full = Vec::new();
         for (number, record) in records.into_iter().enumerate() {
@@ -343,10 +362,10 @@ impl Writer {
                 full.push(open.swap_remove(index));
             }
         }
-        full.into_iter().chain(open).map(|page| self.put(page)).collect()
+        full.into_iter().chain(open).collect()
     }
 
-    fn put(&self, mut page: Page) -> Put {
+    fn entry(&self, mut page: Page) -> AuditEntry {
         page.text.extend_from_slice(b"]}");
         // Zero-padded, so that keys sort by time. Counter and process id distinguish rows of the same microsecond.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
@@ -354,7 +373,8 @@ impl Writer {
         let mut put = Put::new(Namespace::of_caller(&page.identity), Kind::Audit, key, page.text);
         put.category = "pack".to_owned();
         put.ttl = Some(self.config.retention);
-        put
+        // It is written after its calls.
+        AuditEntry { put, calls: page.rows, until: page.start.saturating_add(self.config.retention) }
     }
 }
 

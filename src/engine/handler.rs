@@ -144,6 +144,8 @@ fn memory(runner: &Runner, call: &Call) -> Result<Memory, NoMemory> {
         in_session: false,
         called_by: call.stage.called_by.clone(),
         secrets: call.stage.secrets.clone(),
+        // A pack does not know what its caller may do.
+        administrator: None,
     };
     Memory::bind(Arc::clone(views), owner)
 }

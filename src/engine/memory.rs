@@ -56,7 +56,10 @@ impl MemoryControl {
     /// Applies the deletes by other processes up to a position, within the time budget of a read of the store.
     ///
     /// Returns whether that is done. If not, set [`Call::behind`].
-    pub async fn catch_up(&self, position: &DeletePosition) -> bool {
+    ///
+    /// # Errors
+    /// `invalid_input` for a position that no server with this memory key made.
+    pub async fn catch_up(&self, position: &DeletePosition) -> Result<bool> {
         self.hub.catch_up(position).await
     }
 
@@ -65,7 +68,18 @@ impl MemoryControl {
     /// # Errors
     /// `unauthenticated` for an anonymous caller.
     pub fn facts(&self, identity: &Arc<Identity>) -> Result<Facts> {
-        let owner = Owner::at_a_door(Arc::clone(identity));
+        self.facts_of(Owner::at_a_door(Arc::clone(identity)))
+    }
+
+    /// Returns the facts of a caller that is an administrator: it can also remove its own audit rows.
+    ///
+    /// # Errors
+    /// As [`MemoryControl::facts`].
+    pub fn facts_of_administrator(&self, identity: &Arc<Identity>) -> Result<Facts> {
+        self.facts_of(Owner::administrator(Arc::clone(identity)))
+    }
+
+    fn facts_of(&self, owner: Owner) -> Result<Facts> {
         let memory = Memory::bind(Arc::clone(&self.views) as _, owner).map_err(Error::from)?;
         Ok(memory.facts())
     }

@@ -16,7 +16,8 @@ pub struct Config {
     pub fingerprint: Fingerprint,
     /// Threads that read, for drivers that have threads. Default 2, at least 1.
     pub readers: usize,
-    /// How long a driver waits for another process's lock before it answers `Unavailable`. Default 5 s.
+    /// How long a driver waits for another process's lock before it answers `Unavailable`. Default 5 s. A SQLite file is
+    /// waited for a 64th of it where nothing can be lost.
     pub busy_timeout: Duration,
     /// Connections to a PostgreSQL server.
     pub postgres: PostgresConfig,
@@ -148,10 +149,10 @@ impl Limits {
         Quota { rows: own.rows.unwrap_or(self.rows), bytes: own.bytes.unwrap_or(self.bytes) }
     }
 
-    /// Returns the longest lifetime of an entry of a kind.
+    /// Returns the longest lifetime of an entry of a kind. A head has no end.
     #[must_use]
     pub fn retention(&self, kind: Kind) -> Option<Duration> {
-        self.kinds.get(&kind)?.retention
+        self.kinds.get(&kind).filter(|_| kind != Kind::Head)?.retention
     }
 
     /// Checks a batch against every limit that does not depend on what is stored.

@@ -241,7 +241,7 @@ fn pending(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<P
 /// One clear error at the start instead of a thousand rows that do not open.
 async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing, now: Timestamp) -> Result<()> {
     let stored = driver.canary(canary(ring)?).await?;
-    if !ring.ids().any(|id| id == stored.key_id) {
+    if !ring.knows(&stored.key_id) {
         if driver.adopt_if_empty(canary(ring)?, now).await? {
             return Ok(());
         }
@@ -327,10 +327,17 @@ impl<D: Driver> ReadStore for DriverStore<D> {
     }
 
     fn position(&self) -> Option<DeletePosition> {
-        self.driver.position()
+        let position = self.driver.position()?;
+        Some(match &self.ring {
+            Some(ring) => position.signed(ring),
+            None => position,
+        })
     }
 
     async fn catch_up(&self, position: &DeletePosition) -> Result<CaughtUp> {
+        if self.ring.as_ref().is_some_and(|ring| !position.is_genuine(ring)) {
+            return Err(StoreError::Invalid("no server with this memory key made the position"));
+        }
         self.driver.catch_up(position).await
     }
 }

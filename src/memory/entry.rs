@@ -26,11 +26,13 @@ pub enum Kind {
     Audit,
     /// A turn of a conversation.
     Conversation,
+    /// A head: what other rows of its namespace are compared with, to see that one is missing or was put back.
+    Head,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Cache, Self::Note, Self::Fact, Self::Audit, Self::Conversation];
+    pub const ALL: [Self; 6] = [Self::Cache, Self::Note, Self::Fact, Self::Audit, Self::Conversation, Self::Head];
 
     /// Returns the name, in the store and in output.
     #[must_use]
@@ -45,6 +47,8 @@ impl Kind {
     }
 
     /// Returns whether a write of this kind must survive a power cut: what cannot be computed again must.
+    ///
+    /// A head is as durable as the rows that are written with it.
     #[must_use]
     pub const fn is_durable(self) -> bool {
         matches!(self, Self::Note | Self::Fact | Self::Conversation)
@@ -130,7 +134,7 @@ impl Reach {
 /// Bytes of a row besides its fields of variable length: columns, indexes and unused page space.
 ///
 /// Measured with SQLite, so that the file with its log stays within the count (`helmdeck-bench scale-cap`).
-const ROW_BYTES: u64 = 240;
+const ROW_BYTES: u64 = 268;
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,10 +231,10 @@ pub enum Fingerprint {
     /// The first 16 hex digits of SHA-256 of the plaintext, the same in every store for comparison.
     ///
     /// Anyone with the file can confirm a guessed value.
-    #[default]
     Plain,
-    /// The first 16 hex digits of an HMAC under a key of the namespace, for guessable values.
+    /// The first 16 hex digits of an HMAC under a key of the namespace: nobody without the key can confirm a guess.
     ///
     /// Without a key (a plain store) the same as `Plain`.
+    #[default]
     Keyed,
 }

@@ -5,7 +5,6 @@
 pub(crate) use helmdeck_core::hex;
 
 use aes_gcm::aead::Generate;
-use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Nonce};
 use helmdeck_core::Secret;
 use hkdf::Hkdf;
 use sha2::Sha256;
@@ -16,11 +15,16 @@ use crate::framing::Framed;
 
 /// Length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
+/// Length of the id of a key in bytes.
+pub(crate) const ID_BYTES: usize = 16;
 
 /// A memory key.
 pub struct MemoryKey {
     bytes: Zeroizing<[u8; KEY_BYTES]>,
     id: String,
+    id_bytes: [u8; ID_BYTES],
+    /// The id in seals of the first format.
+    first_id: String,
 }
 
 impl MemoryKey {
@@ -54,9 +58,10 @@ impl MemoryKey {
     }
 
     fn from_bytes(bytes: Zeroizing<[u8; KEY_BYTES]>) -> Self {
-        let mut id = [0; 8];
-        expand(&bytes, Framed::new("helmdeck/memory/key-id/v1").as_slice(), &mut id);
-        Self { bytes, id: hex(&id) }
+        let (mut id, mut first_id) = ([0; ID_BYTES], [0; 8]);
+        expand(&bytes, Framed::new("helmdeck/memory/key-id/v2").as_slice(), &mut id);
+        expand(&bytes, Framed::new("helmdeck/memory/key-id/v1").as_slice(), &mut first_id);
+        Self { bytes, id: hex(&id), id_bytes: id, first_id: hex(&first_id) }
     }
 
     /// Makes a new random key, as text in the form that [`MemoryKey::parse`] reads.
@@ -68,10 +73,23 @@ impl MemoryKey {
         Ok(Secret::new(hex(bytes.as_slice())))
     }
 
-    /// Returns the id: 16 hex digits derived from the key, safe to show. Every sealed row carries it.
+    /// Returns the id: 32 hex digits, safe to show. Every seal carries it.
+    ///
+    /// It is a MAC of the key (the HMAC of HKDF), so that it commits a seal to its key: a seal opens under the key of its
+    /// id only, and another key with the same id takes 2^128 tries to find.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Returns the bytes of the id.
+    pub(crate) const fn id_bytes(&self) -> &[u8; ID_BYTES] {
+        &self.id_bytes
+    }
+
+    /// Returns the id in seals of the first format: 16 hex digits.
+    pub(crate) fn first_id(&self) -> &str {
+        &self.first_id
     }
 
     /// Derives the key of one purpose (HKDF-SHA-256, [RFC 5869](https://www.rfc-editor.org/rfc/rfc5869)).
@@ -80,23 +98,13 @@ impl MemoryKey {
         expand(&self.bytes, info.as_slice(), derived.as_mut_slice());
         derived
     }
-
-    /// Opens a value sealed by the Go original: AES-256-GCM under the key itself, without associated data.
-    ///
-    /// New values are never sealed this way.
-    pub(crate) fn open_legacy(&self, nonce: [u8; 12], sealed: &[u8]) -> Option<Vec<u8>> {
-        let mut value = sealed.to_vec();
-        let cipher = Aes256Gcm::new(&(*self.bytes).into());
-        cipher.decrypt_in_place(&Nonce::from(nonce), b"", &mut value).ok()?;
-        Some(value)
-    }
 }
 
 helmdeck_core::redacted_debug!(MemoryKey, this => id = this.id);
 
 fn expand(master: &[u8; KEY_BYTES], info: &[u8], out: &mut [u8]) {
     let expanded = Hkdf::<Sha256>::new(None, master).expand(info, out);
-    // RFC 5869 allows up to 255 * 32 bytes; ours are 8 and 32.
+    // RFC 5869 allows up to 255 * 32 bytes; ours are 8, 16 and 32.
     debug_assert!(expanded.is_ok());
 }
 
@@ -138,6 +146,13 @@ mod tests {
         let key = MemoryKey::parse("K", KEY).unwrap();
         assert_eq!(format!("{key:?}"), format!("MemoryKey {{ id: \"{}\", .. }}", key.id()));
         assert!(!KEY.contains(key.id()));
+    }
+
+    #[test]
+    fn ids_are_known_answers() {
+        let key = MemoryKey::parse("K", &"a".repeat(64)).unwrap();
+        assert_eq!((key.id().len(), key.first_id().len()), (2 * ID_BYTES, 16));
+        assert_eq!((key.id(), key.first_id()), ("7b29db5d451bb75d91073a5346ef020a", "8c861caddb6ba2a3"));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use aes_gcm::aead::Generate;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Nonce};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -17,10 +16,9 @@ use zeroize::Zeroizing;
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
-use crate::key::{KEY_BYTES, MemoryKey};
+use crate::key::{ID_BYTES, KEY_BYTES, MemoryKey, hex};
+use crate::xaes::{NONCE_BYTES, Xaes256Gcm};
 
-/// Length of a nonce in bytes.
-pub(crate) const NONCE_BYTES: usize = 12;
 /// Length that a seal adds to a value, in bytes.
 pub(crate) const TAG_BYTES: usize = 16;
 
@@ -45,8 +43,7 @@ pub struct KeyRing(Arc<Inner>);
 struct Inner {
     /// The current key first.
     keys: Vec<MemoryKey>,
-    /// By the position of the master key and the purpose.
-    ciphers: DerivedKeyCache<(usize, Purpose), Arc<Aes256Gcm>>,
+    ciphers: DerivedKeyCache<(SealedBy, Purpose), Arc<Cipher>>,
     macs: DerivedKeyCache<&'static str, Hmac<Sha256>>,
 }
 
@@ -56,6 +53,39 @@ enum Purpose {
     Row(Kind),
     Blob(&'static str),
 }
+
+/// Format of a seal. The id of the key tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// AES-256-GCM with a random nonce of 96 bits, and key ids of 64 bits. It is opened, and never made.
+    First,
+    /// XAES-256-GCM with a random nonce of 192 bits, and key ids of 128 bits.
+    Second,
+}
+
+/// The key and the format of a seal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SealedBy {
+    /// Position in the ring.
+    index: usize,
+    pub(crate) format: Format,
+}
+
+/// What seals are made with: the current key, and the second format.
+const CURRENT: SealedBy = SealedBy { index: 0, format: Format::Second };
+
+/// A derived key that is ready for use.
+enum Cipher {
+    First(Aes256Gcm),
+    Second(Xaes256Gcm),
+}
+
+/// What a blob of the second format begins with. One of the first format begins with a hex digit.
+const SECOND: u8 = 2;
+/// Length of a nonce of the first format in bytes.
+const FIRST_NONCE_BYTES: usize = 12;
+/// Length of a key id in a blob of the first format: hex digits.
+const FIRST_ID_BYTES: usize = 16;
 
 impl KeyRing {
     /// Makes a keyring of parsed keys.
@@ -95,9 +125,32 @@ impl KeyRing {
         self.0.keys[0].id()
     }
 
+    /// Returns the bytes of that id.
+    pub(crate) fn current_id_bytes(&self) -> &[u8; ID_BYTES] {
+        self.0.keys[CURRENT.index].id_bytes()
+    }
+
     /// Returns the ids of all keys, current first.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.0.keys.iter().map(MemoryKey::id)
+    }
+
+    /// Returns whether a key of the ring has an id, in seals of any format.
+    #[must_use]
+    pub fn knows(&self, id: &str) -> bool {
+        self.find(id).is_ok()
+    }
+
+    /// Returns the key with an id, and the format of the seals that carry it.
+    ///
+    /// # Errors
+    /// `Unreadable` if the ring has no such key.
+    pub(crate) fn find(&self, id: &str) -> Result<SealedBy> {
+        let of = |of: fn(&MemoryKey) -> &str| self.0.keys.iter().position(|key| of(key) == id);
+        let second = of(MemoryKey::id).map(|index| SealedBy { index, format: Format::Second });
+        second
+            .or_else(|| of(MemoryKey::first_id).map(|index| SealedBy { index, format: Format::First }))
+            .ok_or(UNKNOWN_KEY)
     }
 
     /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a derived key.
@@ -136,11 +189,11 @@ impl KeyRing {
         bound: &[u8],
         plaintext: &[u8],
     ) -> Result<Vec<u8>> {
-        let id = self.current_id();
-        let aad = Framed::new("helmdeck/memory/v1/blob").text(id).bytes(bound);
-        let cipher = self.cipher(0, namespace, Purpose::Blob(purpose));
+        let key = &self.0.keys[CURRENT.index];
+        let aad = Framed::new("helmdeck/memory/v2/blob").text(key.id()).bytes(bound);
+        let cipher = self.cipher(CURRENT, namespace, Purpose::Blob(purpose));
         let (nonce, sealed) = seal(&cipher, &aad, plaintext)?;
-        Ok([id.as_bytes(), nonce.as_slice(), sealed.as_slice()].concat())
+        Ok([&[SECOND], key.id_bytes().as_slice(), &nonce, &sealed].concat())
     }
 
     /// Opens the result of [`KeyRing::seal_blob`], with any key of the ring.
@@ -154,56 +207,87 @@ impl KeyRing {
         bound: &[u8],
         blob: &[u8],
     ) -> Result<Vec<u8>> {
-        let (id, rest) = blob.split_at_checked(16).ok_or(SHORT)?;
-        let (nonce, sealed) = rest.split_at_checked(NONCE_BYTES).ok_or(SHORT)?;
-        let index = self.0.keys.iter().position(|key| key.id().as_bytes() == id).ok_or(UNKNOWN_KEY)?;
-        let aad = Framed::new("helmdeck/memory/v1/blob").text(self.0.keys[index].id()).bytes(bound);
-        open(&self.cipher(index, namespace, Purpose::Blob(purpose)), &aad, nonce, sealed.to_vec())
+        let blob = Blob::read(blob).ok_or(SHORT)?;
+        let by = self.find(&blob.key_id)?;
+        if by.format != blob.format {
+            return Err(ALTERED);
+        }
+        let domain = match by.format {
+            Format::First => "helmdeck/memory/v1/blob",
+            Format::Second => "helmdeck/memory/v2/blob",
+        };
+        let aad = Framed::new(domain).text(&blob.key_id).bytes(bound);
+        open(&self.cipher(by, namespace, Purpose::Blob(purpose)), &aad, blob.nonce, blob.sealed.to_vec())
     }
 
-    /// Opens what the Go original sealed with any key of the ring.
-    ///
-    /// # Errors
-    /// `Unreadable` if no key of the ring sealed it.
-    pub(crate) fn open_legacy(&self, nonce: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
-        let nonce = nonce.try_into().map_err(|_| SHORT)?;
-        self.0.keys.iter().find_map(|key| key.open_legacy(nonce, sealed)).ok_or(ALTERED)
-    }
-
-    /// Seals a row's value with the current key.
+    /// Seals a row's value with the current key; returns the nonce and the sealed value.
     pub(crate) fn seal_row(
         &self,
         namespace: &Namespace,
         kind: Kind,
         aad: &Framed,
         plaintext: &[u8],
-    ) -> Result<([u8; NONCE_BYTES], Vec<u8>)> {
-        seal(&self.cipher(0, namespace, Purpose::Row(kind)), aad, plaintext)
+    ) -> Result<(Vec<u8>, Vec<u8>)> {
+        let (nonce, value) = seal(&self.cipher(CURRENT, namespace, Purpose::Row(kind)), aad, plaintext)?;
+        Ok((nonce.to_vec(), value))
     }
 
     /// Opens a row's value with the key that it names.
     pub(crate) fn open_row(
         &self,
-        key_id: &str,
+        by: SealedBy,
         namespace: &Namespace,
         kind: Kind,
         aad: &Framed,
         nonce: &[u8],
         sealed: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        let index = self.0.keys.iter().position(|key| key.id() == key_id).ok_or(UNKNOWN_KEY)?;
-        open(&self.cipher(index, namespace, Purpose::Row(kind)), aad, nonce, sealed)
+        open(&self.cipher(by, namespace, Purpose::Row(kind)), aad, nonce, sealed)
     }
 
-    fn cipher(&self, index: usize, namespace: &Namespace, purpose: Purpose) -> Arc<Aes256Gcm> {
-        self.0.ciphers.get_or(namespace, (index, purpose), || {
-            let info = match purpose {
-                Purpose::Row(kind) => info("helmdeck/memory/v1", namespace, kind.as_str()),
-                Purpose::Blob(name) => info("helmdeck/memory/v1/blob", namespace, name),
+    fn cipher(&self, by: SealedBy, namespace: &Namespace, purpose: Purpose) -> Arc<Cipher> {
+        self.0.ciphers.get_or(namespace, (by, purpose), || {
+            let (domain, name) = match (by.format, purpose) {
+                (Format::First, Purpose::Row(kind)) => ("helmdeck/memory/v1", kind.as_str()),
+                (Format::First, Purpose::Blob(name)) => ("helmdeck/memory/v1/blob", name),
+                (Format::Second, Purpose::Row(kind)) => ("helmdeck/memory/v2", kind.as_str()),
+                (Format::Second, Purpose::Blob(name)) => ("helmdeck/memory/v2/blob", name),
             };
-            Arc::new(Aes256Gcm::new(&(*self.0.keys[index].derive(&info)).into()))
+            let key = self.0.keys[by.index].derive(&info(domain, namespace, name));
+            Arc::new(match by.format {
+                Format::First => Cipher::First(Aes256Gcm::new(&(*key).into())),
+                Format::Second => Cipher::Second(Xaes256Gcm::new(&key)),
+            })
         })
     }
+}
+
+/// The parts of a sealed blob, before it is opened.
+struct Blob<'a> {
+    format: Format,
+    key_id: String,
+    nonce: &'a [u8],
+    sealed: &'a [u8],
+}
+
+impl<'a> Blob<'a> {
+    fn read(blob: &'a [u8]) -> Option<Self> {
+        let (format, id, rest, nonce_bytes) = if let [SECOND, rest @ ..] = blob {
+            let (id, rest) = rest.split_at_checked(ID_BYTES)?;
+            (Format::Second, hex(id), rest, NONCE_BYTES)
+        } else {
+            let (id, rest) = blob.split_at_checked(FIRST_ID_BYTES)?;
+            (Format::First, std::str::from_utf8(id).ok()?.to_owned(), rest, FIRST_NONCE_BYTES)
+        };
+        let (nonce, sealed) = rest.split_at_checked(nonce_bytes)?;
+        Some(Self { format, key_id: id, nonce, sealed })
+    }
+}
+
+/// Returns the id of the key that a blob names; `None` if it is too short to be sealed.
+#[must_use]
+pub fn blob_key_id(blob: &[u8]) -> Option<String> {
+    Blob::read(blob).map(|blob| blob.key_id)
 }
 
 impl fmt::Debug for KeyRing {
@@ -224,20 +308,27 @@ fn info(domain: &str, namespace: &Namespace, purpose: &str) -> Framed {
         .text(purpose)
 }
 
-fn seal(cipher: &Aes256Gcm, aad: &Framed, plaintext: &[u8]) -> Result<([u8; NONCE_BYTES], Vec<u8>)> {
-    let nonce = <[u8; NONCE_BYTES]>::try_generate().map_err(StoreError::unavailable)?;
+fn seal(cipher: &Cipher, aad: &Framed, plaintext: &[u8]) -> Result<([u8; NONCE_BYTES], Vec<u8>)> {
+    let Cipher::Second(cipher) = cipher else {
+        return Err(StoreError::Corrupt("nothing is sealed in the first format".to_owned()));
+    };
     let mut value = Vec::with_capacity(plaintext.len() + TAG_BYTES);
     value.extend_from_slice(plaintext);
-    // Only a value beyond 64 GiB fails; the limit on values is far below.
-    cipher
-        .encrypt_in_place(&Nonce::from(nonce), aad.as_slice(), &mut value)
-        .map_err(|_| StoreError::Corrupt("a value was too long to be sealed".to_owned()))?;
+    let nonce = cipher.seal(aad.as_slice(), &mut value)?;
     Ok((nonce, value))
 }
 
-fn open(cipher: &Aes256Gcm, aad: &Framed, nonce: &[u8], mut value: Vec<u8>) -> Result<Vec<u8>> {
-    let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| ALTERED)?;
-    cipher.decrypt_in_place(&Nonce::from(nonce), aad.as_slice(), &mut value).map_err(|_| ALTERED)?;
+fn open(cipher: &Cipher, aad: &Framed, nonce: &[u8], mut value: Vec<u8>) -> Result<Vec<u8>> {
+    match cipher {
+        Cipher::First(cipher) => {
+            let nonce: [u8; FIRST_NONCE_BYTES] = nonce.try_into().map_err(|_| ALTERED)?;
+            cipher.decrypt_in_place(&Nonce::from(nonce), aad.as_slice(), &mut value).map_err(|_| ALTERED)?;
+        }
+        Cipher::Second(cipher) => {
+            let nonce: &[u8; NONCE_BYTES] = nonce.try_into().map_err(|_| ALTERED)?;
+            cipher.open(nonce, aad.as_slice(), &mut value).map_err(|_| ALTERED)?;
+        }
+    }
     Ok(value)
 }
 

@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod archive;
+pub mod audit;
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -9,8 +10,8 @@ pub mod driver;
 pub mod drivers;
 pub mod entry;
 pub mod error;
+pub mod floors;
 pub mod framing;
-pub mod helmdeck_go;
 pub mod janitor;
 pub mod key;
 pub mod keyring;
@@ -26,6 +27,7 @@ pub mod sealed;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod xaes;
 
 pub use config::{Config, KindLimits, Limits, Listen, PostgresConfig};
 pub use driver::DriverStore;

@@ -13,11 +13,8 @@ use crate::entry::{Entry, EntryMeta, Fingerprint, Namespace};
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
 use crate::key::hex;
-use crate::keyring::{KeyRing, TAG_BYTES};
+use crate::keyring::{Format, KeyRing, TAG_BYTES};
 use crate::ops::Walked;
-
-/// The version of the layout that the seal binds.
-const FORMAT: u64 = 1;
 
 /// Stored value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +69,9 @@ pub trait Seal: Send + Sync + 'static {
     fn open(&self, row: RawRow) -> Result<Entry>;
 }
 
-/// AES-256-GCM under a key derived for each namespace and kind, with a random nonce for each write.
+/// XAES-256-GCM under a key derived for each namespace and kind, with a random nonce of 192 bits for each write.
+///
+/// Rows of the first format (AES-256-GCM) open too; a rotation converts them.
 #[derive(Debug)]
 pub struct RowSeal {
     ring: KeyRing,
@@ -101,8 +100,9 @@ impl Seal for RowSeal {
 
     fn seal(&self, meta: &EntryMeta, plaintext: &[u8]) -> Result<SealedValue> {
         let key_id = self.ring.current_id();
-        let (nonce, value) = self.ring.seal_row(&meta.namespace, meta.kind, &bound(key_id, meta), plaintext)?;
-        Ok(SealedValue { key_id: key_id.to_owned(), nonce: nonce.to_vec(), value })
+        let (nonce, value) =
+            self.ring.seal_row(&meta.namespace, meta.kind, &bound(Format::Second, key_id, meta), plaintext)?;
+        Ok(SealedValue { key_id: key_id.to_owned(), nonce, value })
     }
 
     fn open(&self, row: RawRow) -> Result<Entry> {
@@ -110,9 +110,10 @@ impl Seal for RowSeal {
         if sealed.key_id.is_empty() {
             return Err(StoreError::Unreadable { reason: "not sealed" });
         }
-        let aad = bound(&sealed.key_id, &meta);
-        let value =
-            self.ring.open_row(&sealed.key_id, &meta.namespace, meta.kind, &aad, &sealed.nonce, sealed.value)?;
+        // Before anything is opened: the id commits the row to one key.
+        let by = self.ring.find(&sealed.key_id)?;
+        let aad = bound(by.format, &sealed.key_id, &meta);
+        let value = self.ring.open_row(by, &meta.namespace, meta.kind, &aad, &sealed.nonce, sealed.value)?;
         Ok(Entry { meta, value: value.into() })
     }
 }
@@ -149,9 +150,12 @@ fn plain_fingerprint(plaintext: &[u8]) -> String {
 /// Returns the clear fields of a row as associated data.
 ///
 /// A row that was moved, renamed, retagged or extended has other bytes here and does not open.
-fn bound(key_id: &str, meta: &EntryMeta) -> Framed {
+fn bound(format: Format, key_id: &str, meta: &EntryMeta) -> Framed {
     let mut framed = Framed::new("helmdeck/memory/row")
-        .number(FORMAT)
+        .number(match format {
+            Format::First => 1,
+            Format::Second => 2,
+        })
         .text(key_id)
         .text(&meta.namespace.tenant)
         .text(&meta.namespace.subject)

@@ -25,12 +25,13 @@ use crate::app::App;
 use crate::correlate;
 use crate::guard::{Asked, Guard};
 use crate::limits::{Admission, Each, InFlight, Rate, Replicas, RequestSlot};
-use crate::mcp::{Mcp, Validity};
+use crate::mcp::Mcp;
 use crate::position::{self, AFTER, Behind, POSITION};
 use crate::problem::Problem;
 use crate::rest::state::CallState;
 use crate::rest::webhook::PATH as WEBHOOK;
 use crate::rest::{operations, packs};
+use crate::validity::{CHECK_EVERY, Standing, Validity};
 
 /// Path of the `OpenAPI` document, which is public.
 const DOCUMENT: &str = "/api/v1/openapi.json";
@@ -189,11 +190,24 @@ impl EntryService {
             Ok(admitted) => admitted,
             Err(problem) => return problem.into_response(),
         };
+        if self.0.access.is_none() {
+            return self.route(request, caller, admission).await;
+        }
+        let (presented, began) = (Presented::of(&caller, &request), self.0.clock.monotonic());
         if request.uri().path() == MCP {
-            if self.0.access.is_some() {
-                let validity = self.validity(&caller, request.headers());
-                request.extensions_mut().insert(validity);
-            }
+            request.extensions_mut().insert(self.validity(presented.clone()));
+        }
+        let response = self.route(request, caller, admission).await;
+        let took = self.0.clock.monotonic().saturating_sub(began);
+        if took < CHECK_EVERY && response.body().size_hint().exact().is_some() {
+            return response;
+        }
+        Box::pin(self.validity(presented).guard(response, took)).await
+    }
+
+    /// Passes a request of a known caller on.
+    async fn route(&self, mut request: Request<Body>, caller: Caller, admission: Option<Admission>) -> Response {
+        if request.uri().path() == MCP {
             // Boxed, so that REST requests do not carry its size.
             return Box::pin(self.0.mcp.handle(caller, admission, request)).await;
         }
@@ -242,28 +256,37 @@ impl EntryService {
     /// Catches up with the deletes that the caller knows of. Marks the request if that fails.
     async fn catch_up(&self, request: &mut Request<Body>) -> Result<(), Problem> {
         if let Some(position) = position::asked(request.headers())?
-            && position::is_behind(self.engine(), &position).await
+            && position::is_behind(self.engine(), &position).await?
         {
             request.extensions_mut().insert(Behind);
         }
         Ok(())
     }
 
-    /// Returns a check, for later, whether this request's token is still valid for its caller.
-    fn validity(&self, caller: &Caller, headers: &HeaderMap) -> Validity {
+    /// Returns a check, for later, whether a request's credential is still valid for its caller.
+    fn validity(&self, Presented { caller, headers }: Presented) -> Validity {
         // A session keeps the check, and must not keep the whole server alive.
-        let (inner, who) = (Arc::downgrade(&self.0), Arc::clone(&caller.identity));
-        let shown: HeaderMap =
-            headers.get_all(AUTHORIZATION).iter().map(|value| (AUTHORIZATION, value.clone())).collect();
+        let inner = Arc::downgrade(&self.0);
         Validity::new(move || {
-            let (inner, who, shown) = (inner.clone(), Arc::clone(&who), shown.clone());
+            let (inner, caller, headers) = (inner.clone(), caller.clone(), headers.clone());
             async move {
-                let Some(inner) = inner.upgrade() else { return false };
-                let Some(access) = &inner.access else { return true };
-                match access.caller(&Uri::from_static(MCP), &shown).await {
-                    Ok(caller) => caller.identity == who,
-                    // While the token cannot be checked it counts as valid; the next check asks again.
-                    Err(problem) => !problem.status().is_client_error(),
+                let Some(inner) = inner.upgrade() else { return Standing::Revoked };
+                let Some(access) = &inner.access else { return Standing::Good };
+                if caller.credential.expires_at().is_some_and(|expires| expires <= inner.clock.now()) {
+                    return Standing::Expired;
+                }
+                let found = match headers {
+                    ShownHeaders::Page(headers) => access.caller_of(true, &Uri::from_static(MCP), &headers).await,
+                    ShownHeaders::Token(token) => {
+                        let headers = token.map(|token| (AUTHORIZATION, token)).into_iter().collect();
+                        access.caller_of(false, &Uri::from_static(MCP), &headers).await
+                    }
+                };
+                match found {
+                    Ok(found) if found.identity == caller.identity => Standing::Good,
+                    // While the credential cannot be checked it counts as valid; the next check asks again.
+                    Err(problem) if !problem.status().is_client_error() => Standing::Good,
+                    _ => Standing::Revoked,
                 }
             }
         })
@@ -293,9 +316,7 @@ impl EntryService {
         };
         let caller = match &inner.access {
             None => inner.local.clone(),
-            #[cfg(feature = "ui")]
-            Some(access) if is_page(uri.path()) => Box::pin(access.page_caller(uri, headers)).await?,
-            Some(access) => access.caller(uri, headers).await?,
+            Some(access) => access.caller_of(is_page(uri.path()), uri, headers).await?,
         };
         let mut share = None;
         if limited {
@@ -313,6 +334,31 @@ impl EntryService {
             }
         }
         Ok((caller, held.map(|(slot, peer)| Admission { slot, _caller: share, _peer: peer })))
+    }
+}
+
+/// Credential of a request as its client presented it, and the caller that it proved.
+#[derive(Clone)]
+struct Presented {
+    caller: Caller,
+    headers: ShownHeaders,
+}
+
+#[derive(Clone)]
+enum ShownHeaders {
+    /// All headers of a request for a page: its cookie depends on the host.
+    Page(Arc<HeaderMap>),
+    Token(Option<HeaderValue>),
+}
+
+impl Presented {
+    fn of(caller: &Caller, request: &Request<Body>) -> Self {
+        let headers = if is_page(request.uri().path()) {
+            ShownHeaders::Page(Arc::new(request.headers().clone()))
+        } else {
+            ShownHeaders::Token(request.headers().get(AUTHORIZATION).cloned())
+        };
+        Self { caller: caller.clone(), headers }
     }
 }
 

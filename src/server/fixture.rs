@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use helmdeck_conversation::{ConversationMemory, Conversations, Dependencies, Summarizer};
 use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Need, Reply, Result, Timestamp};
-use helmdeck_engine::{Config, Engine, Memory};
+use helmdeck_engine::{Engine, Memory};
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
 use helmdeck_testkit::ManualClock;
@@ -98,7 +98,7 @@ fn manifest(name: &str, version: &str, read_only: bool, rest: &str) -> &'static 
     let long = name.ends_with(".long");
     let text = format!(
         "name = \"{name}\"\nversion = \"{version}\"\ndescription = \"Says <it> again\"\nread_only = {read_only}\n\
-         async = {long}\n[handler]\nbuiltin = \"{name}\"\n{SCHEMAS}\n{rest}"
+         async = {long}\n[handler]\nbuiltin = \"{name}\"\ntimeout = \"10m\"\n{SCHEMAS}\n{rest}"
     );
     Box::leak(text.into_boxed_str())
 }
@@ -216,7 +216,7 @@ impl Fixture {
             false => pack(name, "v1", true, ""),
         }));
         let folder = tempfile::tempdir().unwrap();
-        let builder = Engine::builder(Config::default()).builtins(packs);
+        let builder = Engine::builder(helmdeck_testkit::patient()).builtins(packs);
         let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);
         let ring = || KeyRing::parse(("key", &"5a".repeat(32)), None).unwrap();
         if memory {

@@ -23,6 +23,7 @@ mod serve;
 mod session_header;
 #[cfg(feature = "ui")]
 mod ui;
+mod validity;
 
 #[cfg(test)]
 mod fixture;

@@ -28,6 +28,8 @@ pub struct Operator {
     pub version: &'static str,
     /// Whether the server accepts API tokens.
     pub api_tokens: bool,
+    /// Whether callers with a JSON Web Token may create API tokens.
+    pub tokens_by_jwt: bool,
 }
 
 impl fmt::Debug for Operator {

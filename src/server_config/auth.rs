@@ -36,6 +36,8 @@ pub struct AuthConfig {
     ///
     /// The tenant of a token without it is `default`.
     pub tenant_claim: String,
+    /// Whether a caller with a JSON Web Token may create API tokens; off by default. They expire with it at the latest.
+    pub tokens_by_jwt: bool,
     /// Claim that names the session, one conversation of the user; `session_id` by default.
     ///
     /// A token without it names no session.
@@ -58,6 +60,7 @@ impl Default for AuthConfig {
             client_id: String::new(),
             audience: Vec::new(),
             tenant_claim: "tenant".to_owned(),
+            tokens_by_jwt: false,
             session_claim: "session_id".to_owned(),
             leeway: Duration::from_secs(30),
             anonymous_scope: String::new(),

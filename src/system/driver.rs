@@ -17,7 +17,7 @@ use crate::queue::{Accepted, Claim, ClaimId, ClaimedJob, JobLimits, QueuedCall};
 use crate::replica::Lease;
 use crate::schedules::{DueRun, Scheduled};
 use crate::statistics::Statistic;
-use crate::tokens::{ApiToken, TokenQuery};
+use crate::tokens::{ApiToken, TokenQuery, TokenReach};
 use crate::transfer::TableRows;
 use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
 
@@ -140,8 +140,10 @@ pub(crate) struct TakeKey {
 /// API tokens.
 #[async_trait]
 pub(crate) trait TokenRows {
-    /// Writes a new token with the digest of its secret.
-    async fn insert_token(&self, token: ApiToken, digest: [u8; 32]) -> Result<()>;
+    /// Writes a new token with the digest of its secret; `false` if an ancestor has ended or expires before the token.
+    ///
+    /// An ancestor that is revoked at the same time revokes the token, or prevents it.
+    async fn insert_token(&self, token: ApiToken, digest: [u8; 32]) -> Result<bool>;
 
     /// Returns the token of an id with its digest.
     async fn token(&self, id: String) -> Result<Option<(ApiToken, Vec<u8>)>>;
@@ -155,8 +157,8 @@ pub(crate) trait TokenRows {
     /// Revokes a valid token as its only use; `false` if it is not valid.
     async fn use_up_token(&self, id: String, now: Timestamp) -> Result<bool>;
 
-    /// Revokes a token, of one caller or of any; `false` if there is none. The first time stays.
-    async fn revoke_token(&self, id: String, caller: Option<(String, String)>, now: Timestamp) -> Result<bool>;
+    /// Revokes a token within a reach with its descendants; `false` if there is none. The first time stays.
+    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp) -> Result<bool>;
 
     /// Deletes the ended tokens of a caller; returns how many it deleted and how many are left.
     async fn forget_ended_tokens(&self, tenant: String, subject: String, now: Timestamp) -> Result<(u64, u64)>;

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
-#[cfg(feature = "postgres")]
-use helmdeck_memory::Config;
-use helmdeck_memory::{Result, StoreError};
+use helmdeck_memory::{Config, Result, StoreError};
 
 use crate::driver::Driver;
 #[cfg(feature = "postgres")]
@@ -26,10 +24,17 @@ struct Shared {
 }
 
 impl System {
-    /// Returns the SQLite database at a path, without touching the file.
+    /// Returns the SQLite database at a path, without touching the file. It waits for another process's lock for the
+    /// default of [`Config::busy_timeout`].
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self::of(Box::new(Sqlite::at(path.into())))
+        Self::file(path, Config::default().busy_timeout)
+    }
+
+    /// As [`System::at`], but waits for another process's lock for `busy_timeout`.
+    #[must_use]
+    pub fn file(path: impl Into<PathBuf>, busy_timeout: Duration) -> Self {
+        Self::of(Box::new(Sqlite::at(path.into(), busy_timeout)))
     }
 
     /// Returns the tables in a PostgreSQL database, without connecting. Several processes share them.

@@ -4,10 +4,11 @@
 //! `secret`; and the first 4 bytes of the SHA-256 of all text before them, so that a leak scanner recognises real
 //! tokens, and a mistyped token costs no query.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
-use helmdeck_core::{Secret, Timestamp, hex};
+use helmdeck_core::{Caller, Credential, Permission, Secret, Timestamp, hex};
 use helmdeck_memory::{Result, StoreError};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -36,6 +37,28 @@ pub const LINK: &str = "link";
 /// Lifetime of a sign-in link.
 pub const LINK_LIVES: Duration = Duration::from_secs(60);
 
+/// Maximum number of tokens that a token descends from.
+pub const MAX_ANCESTORS: usize = 8;
+
+/// Token to create.
+#[derive(Debug, Clone)]
+pub struct NewToken {
+    /// Name in lists; may be empty.
+    pub name: String,
+    /// Tenant of the token.
+    pub tenant: String,
+    /// User of the token.
+    pub subject: String,
+    /// Scope, as words.
+    pub scope: String,
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// When it expires; `None` = never.
+    pub expires_at: Option<Timestamp>,
+    /// Ids of the tokens that it descends from, the one that makes it last. It ends with each of them.
+    pub ancestors: Vec<String>,
+}
+
 /// Data of a token; never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
@@ -57,6 +80,8 @@ pub struct ApiToken {
     pub revoked_at: Option<Timestamp>,
     /// When it was last used, to within [`USED_EVERY`].
     pub used_at: Option<Timestamp>,
+    /// Ids of the tokens that it descends from, the one that made it last.
+    pub ancestors: Vec<String>,
 }
 
 impl ApiToken {
@@ -74,8 +99,10 @@ impl ApiToken {
 }
 
 /// Which tokens to list: those that fit every member that is set.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct TokenQuery {
+    /// The reach of whoever asks. One that is for a single caller replaces `tenant` and `subject`.
+    pub reach: TokenReach,
     /// The tenant.
     pub tenant: Option<String>,
     /// The user.
@@ -88,14 +115,22 @@ pub struct TokenQuery {
     pub limit: usize,
 }
 
-/// A well-formed token, as presented by a client.
+impl TokenQuery {
+    /// Returns a query for all tokens of a reach.
+    #[must_use]
+    pub const fn new(reach: TokenReach, limit: usize) -> Self {
+        Self { reach, tenant: None, subject: None, live_at: None, after: None, limit }
+    }
+}
+
+/// A well-formed token, as presented by a client. Nothing is proven: anybody can write one with a known id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown<'a> {
+pub struct PresentedToken<'a> {
     pub(crate) id: &'a str,
     pub(crate) digest: [u8; 32],
 }
 
-impl<'a> Shown<'a> {
+impl<'a> PresentedToken<'a> {
     /// Reads the text of a token, `None` if it is not one.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
@@ -107,12 +142,61 @@ impl<'a> Shown<'a> {
         let (secret, check) = rest.split_at(SECRET_DIGITS);
         (check_of(&text[..text.len() - CHECK_DIGITS]) == check).then(|| Self { id, digest: digest_of(secret) })
     }
+}
 
-    /// Returns the id.
-    #[must_use]
-    pub const fn id(&self) -> &'a str {
-        self.id
+/// A token whose secret was compared with its row. Only [`System::prove_token`] makes one.
+///
+/// The token may have ended since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProvenToken(ApiToken);
+
+impl Deref for ProvenToken {
+    type Target = ApiToken;
+
+    fn deref(&self) -> &ApiToken {
+        &self.0
     }
+}
+
+/// Tokens that somebody is allowed to list and revoke. An id alone gives no reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenReach {
+    /// Only those of one tenant and user.
+    pub(crate) caller: Option<(String, String)>,
+    /// Only the token of this id and its descendants.
+    pub(crate) family: Option<String>,
+}
+
+impl TokenReach {
+    /// Reach of an operator: all tokens.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self { caller: None, family: None }
+    }
+
+    /// Reach of a caller: an administrator's is all tokens; that of an API token is itself and what descends from it; that
+    /// of any other caller is the tokens of its user.
+    #[must_use]
+    pub fn of(caller: &Caller) -> Self {
+        if caller.permissions.allow(&Permission::Admin) {
+            return Self::all();
+        }
+        let family = match &caller.credential {
+            Credential::Token(token) => Some(token.id.clone()),
+            Credential::None | Credential::Jwt { .. } => None,
+        };
+        Self { caller: Some((caller.identity.tenant().to_owned(), caller.identity.user().to_owned())), family }
+    }
+}
+
+/// Returns the ids of ancestors as their column has them: each one ends with `/`.
+pub(crate) fn ancestors_text(ids: &[String]) -> String {
+    ids.iter().map(|id| format!("{id}/")).collect()
+}
+
+/// Reads the column of the ancestors.
+pub(crate) fn ancestors_of(text: &str) -> Vec<String> {
+    text.split_terminator('/').map(str::to_owned).collect()
 }
 
 fn digest_of(secret: &str) -> [u8; 32] {
@@ -131,29 +215,45 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 impl System {
     /// Creates a token and returns its text, which is stored nowhere.
     ///
-    /// `token` gives everything but the id; `revoked_at` and `used_at` are ignored.
+    /// It ends with each of its ancestors: it is revoked with them.
     ///
     /// # Errors
-    /// `Unavailable`, `Corrupt`.
-    pub async fn create_token(&self, mut token: ApiToken) -> Result<(ApiToken, Secret)> {
+    /// `Invalid` if an ancestor has ended or expires earlier, or if they are more than [`MAX_ANCESTORS`]; `Unavailable`,
+    /// `Corrupt`.
+    pub async fn create_token(&self, new: NewToken) -> Result<(ApiToken, Secret)> {
+        if new.ancestors.len() > MAX_ANCESTORS {
+            return Err(StoreError::Invalid("a token descends from at most 8 others"));
+        }
         let (mut id, random) = (random()?, random()?);
         id.truncate(ID_DIGITS);
-        token.id = id.to_string();
-        (token.revoked_at, token.used_at) = (None, None);
+        let token = ApiToken {
+            id: id.to_string(),
+            name: new.name,
+            tenant: new.tenant,
+            subject: new.subject,
+            scope: new.scope,
+            created_at: new.created_at,
+            expires_at: new.expires_at,
+            revoked_at: None,
+            used_at: None,
+            ancestors: new.ancestors,
+        };
         let mut text = Zeroizing::new(format!("{PREFIX}{}_{}", token.id, *random));
         let check = check_of(&text);
         text.push_str(&check);
-        self.driver().insert_token(token.clone(), digest_of(&random)).await?;
+        if !self.driver().insert_token(token.clone(), digest_of(&random)).await? {
+            return Err(StoreError::Invalid("a token that makes another one must be valid as long as that one"));
+        }
         Ok((token, Secret::new(text.to_string())))
     }
 
-    /// Returns the data of a presented token, `None` if it does not exist. It may have expired.
+    /// Compares the secret of a presented token, and returns its data; `None` if it does not exist.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn find_token(&self, shown: &Shown<'_>) -> Result<Option<ApiToken>> {
-        let found = self.driver().token(shown.id.to_owned()).await?;
-        Ok(found.filter(|(_, kept)| same(kept, &shown.digest)).map(|(token, _)| token))
+    pub async fn prove_token(&self, presented: &PresentedToken<'_>) -> Result<Option<ProvenToken>> {
+        let found = self.driver().token(presented.id.to_owned()).await?;
+        Ok(found.filter(|(_, kept)| same(kept, &presented.digest)).map(|(token, _)| ProvenToken(token)))
     }
 
     /// Returns every token, the oldest first.
@@ -178,27 +278,27 @@ impl System {
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn use_up_token(&self, id: &str, now: Timestamp) -> Result<bool> {
-        self.driver().use_up_token(id.to_owned(), now).await
+    pub async fn use_up_token(&self, token: &ProvenToken, now: Timestamp) -> Result<bool> {
+        self.driver().use_up_token(token.id.clone(), now).await
     }
 
-    /// Revokes a token of one user by its id; `false` if the user has none of this id. Creates no database.
-    ///
-    /// # Errors
-    /// `Unavailable`, `Corrupt`.
-    pub async fn revoke_token_of(&self, tenant: &str, subject: &str, id: &str, now: Timestamp) -> Result<bool> {
-        let caller = Some((tenant.to_owned(), subject.to_owned()));
-        self.driver().revoke_token(id.to_owned(), caller, now).await
-    }
-
-    /// Revokes a token by its id; `false` if it does not exist.
+    /// Revokes a token within a reach and all that descend from it; `false` if the reach has none of this id.
     ///
     /// A second call keeps the first time. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn revoke_token(&self, id: &str, now: Timestamp) -> Result<bool> {
-        self.driver().revoke_token(id.to_owned(), None, now).await
+    pub async fn revoke_token(&self, id: &str, reach: &TokenReach, now: Timestamp) -> Result<bool> {
+        self.driver().revoke_token(id.to_owned(), reach.clone(), now).await
+    }
+
+    /// Revokes a token, and all that descend from it, because its holder asked for it.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn give_up_token(&self, token: &ProvenToken, now: Timestamp) -> Result<bool> {
+        let itself = TokenReach { caller: None, family: Some(token.id.clone()) };
+        self.driver().revoke_token(token.id.clone(), itself, now).await
     }
 
     /// Deletes the ended tokens of a caller, and returns how many are still valid. Creates no database.

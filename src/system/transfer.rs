@@ -136,6 +136,7 @@ pub(crate) const TABLES: &[Table] = &[
             ("expires_at", Type::Int),
             ("revoked_at", Type::Int),
             ("used_at", Type::Int),
+            ("ancestors", Type::Text),
         ],
     },
     Table {
@@ -157,7 +158,7 @@ pub(crate) const TABLES: &[Table] = &[
         sqlite: "vault_state",
         postgres: "system_vault_state",
         keys: 1,
-        columns: &[("one", Type::Int), ("generation", Type::Int), ("key_id", Type::Text)],
+        columns: &[("one", Type::Int), ("generation", Type::Int), ("key_id", Type::Text), ("head", Type::Blob)],
     },
     Table {
         name: "uses of credentials",

@@ -36,6 +36,8 @@ pub struct VaultState {
     pub generation: u64,
     /// The id of the key that the vault belongs to, `None` before the first change.
     pub key_id: Option<String>,
+    /// What the vault says about its rows as a whole, sealed; `None` if it was never written.
+    pub head: Option<Vec<u8>>,
 }
 
 /// Changes to rows.
@@ -43,6 +45,8 @@ pub struct VaultState {
 pub struct VaultChange {
     /// The key that the vault belongs to from now on.
     pub key_id: Option<String>,
+    /// The head from now on; `None` = as it is.
+    pub head: Option<Vec<u8>>,
     /// Rows to write.
     pub put: Vec<VaultRow>,
     /// Names of rows to delete.

@@ -19,9 +19,11 @@ mod session;
 #[cfg(feature = "trackers")]
 mod small_http;
 mod stores;
+mod waiting;
 
 pub use helmdeck_core::ManualClock;
 pub use helmdeck_core::leaks::samples as leaks;
+pub use helmdeck_core::waiting::{STUCK, wait_for};
 
 pub use chat::{ChatReply, ChatRequest, ChatServer};
 pub use faulty_store::{Fault, FaultyStore};
@@ -35,4 +37,5 @@ pub use recording_bus::RecordingBus;
 pub use replica_store::{Gate, ReplicaStore};
 pub use s3::{S3, S3_VARIABLE};
 pub use session::FolderSession;
-pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};
+pub use stores::{KEY, OTHER_KEY, keyring, memory, patient, sealed_memory};
+pub use waiting::{ends, until};

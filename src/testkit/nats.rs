@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use helmdeck_core::waiting::STUCK;
+
 /// Environment variable with the program, instead of the one in `PATH`.
 pub const NATS_VARIABLE: &str = "HELMDECK_TEST_NATS_SERVER";
-
-/// Time limit for a server to start or stop.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A private NATS server, stopped and removed when dropped. Its streams survive restarts.
 pub struct Nats {
@@ -78,7 +77,7 @@ impl Nats {
     /// # Panics
     /// If it does not start.
     pub fn start_again(&self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STUCK;
         while Instant::now() < end {
             let mut server = self.command().spawn().expect("a NATS server (Debian: nats-server)");
             while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
@@ -107,7 +106,7 @@ impl Nats {
         self.signal("-STOP");
         // A thread that is running goes on until the signal reaches it.
         let Some(id) = self.lock().as_ref().map(Child::id) else { return };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STUCK;
         while Instant::now() < end && !is_stopped(id) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -123,7 +122,7 @@ impl Nats {
         self.signal("-CONT");
         self.signal("-TERM");
         if let Some(mut server) = self.lock().take() {
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + STUCK;
             while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -50,11 +50,15 @@ where
     (Builtin { file: "test.toml", manifest, handler, need: Need::Nothing }, counted)
 }
 
-/// Returns a manifest: `top` goes before the first table, `rest` after it.
+/// Returns a manifest: `top` goes before the first table, `rest` into and after it.
+///
+/// The pack has 10 minutes, unless `rest` begins with another `timeout`.
 #[must_use]
 pub fn manifest(name: &str, top: &str, rest: &str) -> String {
+    let timeout = if rest.starts_with("timeout = ") { "" } else { "timeout = \"10m\"\n" };
     format!(
-        "name = \"{name}\"\nversion = \"v1\"\ndescription = \"test\"\n{top}\n[handler]\nbuiltin = \"{name}\"\n{rest}\n"
+        "name = \"{name}\"\nversion = \"v1\"\ndescription = \"test\"\n{top}\n\
+         [handler]\nbuiltin = \"{name}\"\n{timeout}{rest}\n"
     )
 }
 

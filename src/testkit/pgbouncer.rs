@@ -9,13 +9,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use helmdeck_core::waiting::STUCK;
+
 use crate::postgres::{Postgres, other_user, own};
 
 /// Environment variable with the program, instead of the one in `PATH` or `/usr/sbin`.
 pub const PGBOUNCER_VARIABLE: &str = "HELMDECK_TEST_PGBOUNCER";
-
-/// Time limit for the pooler to start.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connection pooler in transaction mode; stopped when dropped.
 ///
@@ -70,7 +69,7 @@ impl PgBouncer {
     }
 
     fn wait(&mut self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STUCK;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             let ended = self.running.try_wait().expect("a process");
             assert!(ended.is_none(), "pgbouncer ended: {ended:?}");

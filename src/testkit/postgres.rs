@@ -13,13 +13,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use helmdeck_core::waiting::STUCK;
+
 /// Environment variable with the URL of a running server: `postgres://user@host:port/database`.
 ///
 /// Its user may create databases.
 pub const SERVER_VARIABLE: &str = "HELMDECK_TEST_POSTGRES_URL";
-
-/// Time limit for a server to start or stop.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
 static DATABASES: AtomicU32 = AtomicU32::new(0);
@@ -271,7 +270,7 @@ impl Server {
 
     /// Starts the server and waits until it answers. After a SIGKILL the first try may fail.
     fn run(&self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STUCK;
         while Instant::now() < end {
             let log =
                 fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).expect("a log");
@@ -311,7 +310,7 @@ impl Server {
         // A frozen server gets no signal.
         let _ = Command::new("kill").args(["-CONT", &id]).args(children_of(server.id())).stderr(Stdio::null()).status();
         let _ = Command::new("kill").args(["-INT", &id]).stderr(Stdio::null()).status();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STUCK;
         while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }

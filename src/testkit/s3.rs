@@ -15,14 +15,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::{digest, hmac};
+use helmdeck_core::waiting::STUCK;
 
 /// Environment variable with a running server: `http://key:secret@host:port`.
 ///
 /// Its key may create buckets.
 pub const S3_VARIABLE: &str = "HELMDECK_TEST_S3_URL";
 
-/// Time limit for a server to start or stop.
-const PATIENCE: Duration = Duration::from_secs(60);
 const REGION: &str = "us-east-1";
 
 static SHARED: Mutex<Weak<S3>> = Mutex::new(Weak::new());
@@ -244,7 +243,7 @@ impl S3 {
             body.len()
         );
         let mut stream = TcpStream::connect(&self.authority)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(STUCK))?;
         stream.write_all(head.as_bytes())?;
         stream.write_all(body)?;
         let mut answer = Vec::new();
@@ -278,7 +277,7 @@ impl Server {
         let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
         let mut server =
             self.command().stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().expect("a server");
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STUCK;
         while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
             if answers(self.ports[6]) {
                 *self.running.lock() = Some(server);
@@ -333,7 +332,7 @@ impl Drop for Server {
 fn answers(port: u16) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(STUCK))?;
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use helmdeck_core::Clock;
-use helmdeck_engine::Memory;
+use helmdeck_core::waiting::STUCK;
+use helmdeck_engine::{CacheConfig, Config as EngineConfig, Memory};
 use helmdeck_memory::{Config, KeyRing, Store};
 
 /// A memory key.
@@ -16,6 +17,13 @@ pub const OTHER_KEY: &str = "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff0011223344556677889
 #[allow(clippy::expect_used, reason = "the key is well-formed")]
 pub fn keyring() -> KeyRing {
     KeyRing::parse(("KEY", KEY), None).expect("a key ring")
+}
+
+/// Returns settings of an engine whose store has all the time that it needs: for tests that are not about its budgets.
+#[must_use]
+pub fn patient() -> EngineConfig {
+    let cache = CacheConfig { read_budget: STUCK, write_budget: STUCK, ..CacheConfig::default() };
+    EngineConfig { cache, ..EngineConfig::default() }
 }
 
 /// Opens a sealed store in memory.

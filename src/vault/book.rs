@@ -11,8 +11,9 @@ use helmdeck_system::System;
 use helmdeck_system::vault::{VaultChange, VaultRow, VaultState};
 
 use crate::error::{Result, VaultError};
+use crate::head::Head;
 use crate::record::{About, Material, check_name};
-use crate::seal::{Head, Sealer};
+use crate::seal::{Fields, Sealer};
 
 /// Operator access to the credentials, with the key.
 #[derive(Clone)]
@@ -94,11 +95,12 @@ impl Book {
         check_name(name)?;
         about.check()?;
         let (name, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
-        self.change(true, move |rows| {
+        self.change(true, move |head, rows| {
             let known = find(rows, &name);
-            let head = next(&name, known, now);
-            let saved = Saved { version: head.version, replaced: known.is_some() };
-            Ok((put(sealer.seal(head, &about, &material)?), saved))
+            // A row that was put back is replaced, and nothing is taken from it.
+            let fields = next(&name, known.filter(|row| head.admit(row).is_ok()), now);
+            let saved = Saved { version: fields.version, replaced: known.is_some() };
+            Ok((put(sealer.seal(fields, &about, &material)?), saved))
         })
         .await?
         .ok_or_else(|| VaultError::Invalid("the vault could not be made".to_owned()))
@@ -110,13 +112,14 @@ impl Book {
     /// `Missing`, `Refused` if the secret is not of the credential's type, `Unreadable`, `WrongKey`, `Store`.
     pub async fn rotate(&self, name: &str, material: Material) -> Result<Saved> {
         let (wanted, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
-        let saved = self.change(false, move |rows| {
+        let saved = self.change(false, move |head, rows| {
             let known = find(rows, &wanted).ok_or_else(|| VaultError::Missing(wanted.clone()))?;
+            head.admit(known)?;
             let about = sealer.about(known)?;
             let material = Material::new(about.kind, material.text, material.passphrase)?;
-            let head = next(&wanted, Some(known), now);
-            let saved = Saved { version: head.version, replaced: true };
-            Ok((put(sealer.seal(head, &about, &material)?), saved))
+            let fields = next(&wanted, Some(known), now);
+            let saved = Saved { version: fields.version, replaced: true };
+            Ok((put(sealer.seal(fields, &about, &material)?), saved))
         });
         saved.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
@@ -129,12 +132,13 @@ impl Book {
     /// `Missing`, `Invalid` if a grant to revoke does not exist, `Unreadable`, `WrongKey`, `Store`.
     pub async fn regrant(&self, name: &str, change: Change) -> Result<About> {
         let (wanted, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
-        let about = self.change(false, move |rows| {
+        let about = self.change(false, move |head, rows| {
             let known = find(rows, &wanted).ok_or_else(|| VaultError::Missing(wanted.clone()))?;
+            head.admit(known)?;
             let mut about = sealer.about(known)?;
             regrant(&mut about, change)?;
-            let head = Head { updated_at: now.max(known.updated_at), ..Head::from(known) };
-            Ok((put(sealer.seal(head, &about, &sealer.material(known)?)?), about))
+            let fields = Fields { updated_at: now.max(known.updated_at), ..Fields::from(known) };
+            Ok((put(sealer.seal(fields, &about, &sealer.material(known)?)?), about))
         });
         about.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
@@ -146,7 +150,9 @@ impl Book {
     pub async fn list(&self) -> Result<Vec<Listed>> {
         let (state, rows) = self.system.vault().await?;
         prove(&self.sealer, &state, &rows)?;
-        Ok(rows.iter().map(|row| listed(row, Some(self.sealer.about(row)))).collect())
+        let head = Head::read(&self.sealer.0, &state, &rows);
+        let about = |row: &VaultRow| head.admit(row).and_then(|()| self.sealer.about(row));
+        Ok(rows.iter().map(|row| listed(row, Some(about(row)))).collect())
     }
 
     /// Returns the attributes of one credential.
@@ -158,15 +164,18 @@ impl Book {
         found.and_then(|listed| listed.about).ok_or_else(|| VaultError::Missing(name.to_owned()))?
     }
 
-    /// Opens every credential, secrets too, and returns how many there are and why which do not open.
+    /// Opens every credential, secrets too, and returns how many there are and why which do not open or are missing.
     ///
     /// # Errors
     /// `WrongKey`, `Store`.
     pub async fn check(&self) -> Result<(usize, Vec<VaultError>)> {
         let (state, rows) = self.system.vault().await?;
         prove(&self.sealer, &state, &rows)?;
-        let open = |row: &VaultRow| self.sealer.about(row).and_then(|_| self.sealer.material(row)).err();
-        Ok((rows.len(), rows.iter().filter_map(open).collect()))
+        let head = Head::read(&self.sealer.0, &state, &rows);
+        let open = |row: &VaultRow| {
+            head.admit(row).and_then(|()| self.sealer.about(row)).and_then(|_| self.sealer.material(row)).err()
+        };
+        Ok((rows.len(), rows.iter().filter_map(open).chain(head.missing(&rows)).collect()))
     }
 
     /// Reseals every row with the current key, in one transaction.
@@ -177,17 +186,17 @@ impl Book {
     /// `WrongKey` if the key of the vault is not in the ring, `Store`.
     pub async fn rekey(&self) -> Result<Option<Rekeyed>> {
         let sealer = self.sealer.clone();
-        self.change(false, move |rows| {
+        self.change(false, move |head, rows| {
             let current = sealer.0.current_id().to_owned();
             let mut done = Rekeyed { resealed: 0, already: 0, unreadable: Vec::new(), key_id: current.clone() };
             let mut change = VaultChange::default();
             for row in rows {
-                let resealed = sealer.about(row).and_then(|about| {
+                let resealed = head.admit(row).and_then(|()| sealer.about(row)).and_then(|about| {
                     let material = sealer.material(row)?;
                     if row.key_id == current {
                         Ok(None)
                     } else {
-                        sealer.seal(Head::from(row), &about, &material).map(Some)
+                        sealer.seal(Fields::from(row), &about, &material).map(Some)
                     }
                 });
                 match resealed {
@@ -205,21 +214,40 @@ impl Book {
         .await
     }
 
-    /// Runs a change on the rows in one transaction. `None` if there is no vault and none is created.
+    /// Removes a credential.
+    ///
+    /// # Errors
+    /// `Missing`, `WrongKey`, `Store`.
+    pub async fn remove(&self, name: &str) -> Result<()> {
+        let wanted = name.to_owned();
+        let removed = self.change(false, move |_, rows| {
+            find(rows, &wanted).ok_or_else(|| VaultError::Missing(wanted.clone()))?;
+            Ok((VaultChange { remove: vec![wanted], ..VaultChange::default() }, ()))
+        });
+        removed.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
+    }
+
+    /// Runs a change on the rows in one transaction, and writes the next head with it. `None` if there is no vault and none
+    /// is created.
     async fn change<T: Send + 'static>(
         &self,
         make: bool,
-        decide: impl FnOnce(&[VaultRow]) -> Result<(VaultChange, T)> + Send + 'static,
+        decide: impl FnOnce(&Head, &[VaultRow]) -> Result<(VaultChange, T)> + Send + 'static,
     ) -> Result<Option<T>> {
         let sealer = self.sealer.clone();
         let answer = self.system.change_vault(make, move |state, rows| -> Decided<T> {
-            match prove(&sealer, state, &rows).and_then(|()| decide(&rows)) {
-                Ok((mut change, answer)) => {
-                    if rows.is_empty() || state.key_id.is_none() {
-                        change.key_id = Some(sealer.0.current_id().to_owned());
-                    }
-                    (Some(change), Ok(answer))
+            let change = || {
+                prove(&sealer, state, &rows)?;
+                let head = Head::read(&sealer.0, state, &rows);
+                let (mut change, answer) = decide(&head, &rows)?;
+                if rows.is_empty() || state.key_id.is_none() {
+                    change.key_id = Some(sealer.0.current_id().to_owned());
                 }
+                head.add_to(&sealer.0, &rows, &mut change)?;
+                Ok((change, answer))
+            };
+            match change() {
+                Ok((change, answer)) => (Some(change), Ok(answer)),
                 Err(error) => (None, Err(error)),
             }
         });
@@ -227,7 +255,7 @@ impl Book {
     }
 }
 
-/// Removes a credential. It needs no key, so it works after a lost key.
+/// Removes a credential without the key, for a lost one. With the key use [`Book::remove`]: it keeps the head.
 ///
 /// # Errors
 /// `Missing`, `Store`.
@@ -254,7 +282,7 @@ pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
 /// Checks that the vault belongs to a key of the ring. An empty vault belongs to its first writer.
 pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
     match &state.key_id {
-        Some(id) if !rows.is_empty() && sealer.0.ids().all(|known| known != id) => {
+        Some(id) if !rows.is_empty() && !sealer.0.knows(id) => {
             Err(VaultError::WrongKey { vault: id.clone(), given: sealer.0.ids().collect::<Vec<_>>().join(", ") })
         }
         _ => Ok(()),
@@ -269,13 +297,13 @@ fn put(row: VaultRow) -> VaultChange {
     VaultChange { put: vec![row], ..VaultChange::default() }
 }
 
-/// Returns the head of a row with a new secret.
+/// Returns the clear fields of a row with a new secret.
 ///
 /// Its version is the time in Unix microseconds, and always higher than the previous one. So a credential that was
 /// removed and set again never passes for the previous one, even in a new database.
-fn next(name: &str, known: Option<&VaultRow>, now: Timestamp) -> Head {
+fn next(name: &str, known: Option<&VaultRow>, now: Timestamp) -> Fields {
     let version = u64::try_from(now.micros()).unwrap_or(1);
-    Head {
+    Fields {
         name: name.to_owned(),
         version: known.map_or(version, |row| version.max(row.version + 1)),
         created_at: known.map_or(now, |row| row.created_at),

@@ -2,6 +2,7 @@
 
 mod book;
 mod error;
+mod head;
 mod record;
 mod seal;
 mod uses;

@@ -4,6 +4,7 @@
 //! is for, the seal over the secret. Both bind name, version and times of the row.
 
 use helmdeck_core::Timestamp;
+use helmdeck_memory::keyring::blob_key_id;
 use helmdeck_memory::{KeyRing, Namespace};
 use helmdeck_system::vault::VaultRow;
 use zeroize::Zeroizing;
@@ -17,20 +18,20 @@ const SECRET: &str = "helmdeck/vault/secret/v1";
 
 /// Clear fields of a row, bound by its seals.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct Fields {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
 }
 
-impl From<&VaultRow> for Head {
+impl From<&VaultRow> for Fields {
     fn from(row: &VaultRow) -> Self {
         Self { name: row.name.clone(), version: row.version, created_at: row.created_at, updated_at: row.updated_at }
     }
 }
 
-impl Head {
+impl Fields {
     fn bound(&self) -> Vec<u8> {
         let mut bound = Vec::with_capacity(32 + self.name.len());
         bound.extend_from_slice(&self.version.to_be_bytes());
@@ -51,20 +52,20 @@ pub(crate) struct Sealer(pub(crate) KeyRing);
 
 impl Sealer {
     /// Seals a credential with the current key.
-    pub(crate) fn seal(&self, head: Head, about: &About, material: &Material) -> Result<VaultRow> {
-        let (namespace, bound) = (head.namespace(), head.bound());
+    pub(crate) fn seal(&self, fields: Fields, about: &About, material: &Material) -> Result<VaultRow> {
+        let (namespace, bound) = (fields.namespace(), fields.bound());
         let text =
             serde_json::to_vec(&StoredAbout::from(about)).map_err(|error| VaultError::Invalid(error.to_string()))?;
         let about = self.0.seal_blob(&namespace, ABOUT, &bound, &text)?;
         let secret = self.0.seal_blob(&namespace, SECRET, &bound, &write(material))?;
         let length = u32::try_from(about.len()).unwrap_or(u32::MAX).to_be_bytes();
         Ok(VaultRow {
-            name: head.name,
-            version: head.version,
+            name: fields.name,
+            version: fields.version,
             key_id: self.0.current_id().to_owned(),
             sealed: [length.as_slice(), &about, &secret].concat(),
-            created_at: head.created_at,
-            updated_at: head.updated_at,
+            created_at: fields.created_at,
+            updated_at: fields.updated_at,
         })
     }
 
@@ -83,23 +84,23 @@ impl Sealer {
     fn open(&self, row: &VaultRow, purpose: &'static str) -> Result<Zeroizing<Vec<u8>>> {
         let (about, secret) = parts(&row.sealed).ok_or_else(|| unreadable(row, "too short to be sealed"))?;
         let blob = if purpose == ABOUT { about } else { secret };
-        if self.0.ids().all(|id| id != row.key_id) {
+        if !self.0.knows(&row.key_id) {
             let given = self.0.ids().collect::<Vec<_>>().join(", ");
             let reason = format!("it is sealed with key {}; the key given is {given}", row.key_id);
             return Err(VaultError::Unreadable { name: row.name.clone(), reason });
         }
-        if !blob.starts_with(row.key_id.as_bytes()) {
+        if blob_key_id(blob).as_ref() != Some(&row.key_id) {
             return Err(unreadable(row, "altered"));
         }
-        let head = Head::from(row);
-        match self.0.open_blob(&head.namespace(), purpose, &head.bound(), blob) {
+        let fields = Fields::from(row);
+        match self.0.open_blob(&fields.namespace(), purpose, &fields.bound(), blob) {
             Ok(plain) => Ok(Zeroizing::new(plain)),
             Err(_) => Err(unreadable(row, "altered, moved, or sealed with another key")),
         }
     }
 }
 
-fn unreadable(row: &VaultRow, reason: &str) -> VaultError {
+pub(crate) fn unreadable(row: &VaultRow, reason: &str) -> VaultError {
     VaultError::Unreadable { name: row.name.clone(), reason: reason.to_owned() }
 }
 

@@ -10,12 +10,13 @@ use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Clock, Code, Error, Identity, PackName, Secret};
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
-use helmdeck_system::vault::VaultRow;
+use helmdeck_system::vault::{VaultRow, VaultState};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::book::prove;
 use crate::error::Result;
+use crate::head::Head;
 use crate::record::About;
 use crate::seal::Sealer;
 use crate::uses::Uses;
@@ -43,6 +44,8 @@ struct Inner {
 #[derive(Default)]
 struct VaultCache {
     generation: u64,
+    /// The highest counter of a head that was seen.
+    counter: u64,
     credentials: HashMap<String, Credential>,
 }
 
@@ -64,7 +67,7 @@ impl Vault {
         let (state, rows) = system.vault().await?;
         let sealer = Sealer(ring);
         prove(&sealer, &state, &rows)?;
-        let known = RwLock::new(Arc::new(read(&sealer, state.generation, rows)));
+        let known = RwLock::new(Arc::new(read(&sealer, &state, rows, 0)));
         let (seen, uses) = (AtomicU64::new(0), Uses::default());
         Ok(Self(Arc::new(Inner { system, sealer, clock, known, seen, uses })))
     }
@@ -79,7 +82,7 @@ impl Vault {
             return Ok(false);
         }
         let (state, rows) = inner.system.vault().await?;
-        let known = Arc::new(read(&inner.sealer, state.generation, rows));
+        let known = Arc::new(read(&inner.sealer, &state, rows, inner.known().counter));
         *inner.known.write() = known;
         inner.seen.fetch_add(1, Ordering::AcqRel);
         Ok(true)
@@ -150,15 +153,32 @@ async fn follow(vault: Vault, stop: CancellationToken) {
     }
 }
 
-fn read(sealer: &Sealer, generation: u64, rows: Vec<VaultRow>) -> VaultCache {
+/// Opens what is in the clear of the rows. `seen` is the highest counter that this process knows.
+fn read(sealer: &Sealer, state: &VaultState, rows: Vec<VaultRow>, seen: u64) -> VaultCache {
+    let head = Head::read(&sealer.0, state, &rows);
+    let put_back = head.counter() < seen;
+    if put_back {
+        tracing::error!(
+            "the vault was put back to an earlier state: its head has counter {}, and had {seen}; no credential is handed \
+             out until it is changed again or this server is started again",
+            head.counter()
+        );
+    }
+    for error in head.missing(&rows) {
+        tracing::warn!(%error, "a credential of the vault is missing");
+    }
     let credential = |row: VaultRow| {
-        let about = sealer.about(&row);
+        let about = head.admit(&row).and_then(|()| sealer.about(&row));
         if let Err(error) = &about {
             tracing::warn!(%error, "a credential of the vault is left out");
         }
-        (row.name.clone(), Credential { about: about.ok(), row })
+        (row.name.clone(), Credential { about: about.ok().filter(|_| !put_back), row })
     };
-    VaultCache { generation, credentials: rows.into_iter().map(credential).collect() }
+    VaultCache {
+        generation: state.generation,
+        counter: head.counter().max(seen),
+        credentials: rows.into_iter().map(credential).collect(),
+    }
 }
 
 impl Inner {

@@ -16,8 +16,6 @@ use crate::support::{KEY, wait_for};
 
 /// Says that it began, and waits until it is let go.
 const HELD: &str = "#!/bin/sh\ncat >/dev/null\n: >began\nwhile [ ! -e go ]; do sleep 0.05; done\nprintf '{}'\n";
-/// Setting of a server that loses no answer on a busy machine: the default of a write is 5 s.
-const PATIENT: (&str, &str) = ("HELMDECK_CACHE__WRITE_BUDGET", "50s");
 /// Setting of a server whose callers have tokens.
 pub(super) const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 
@@ -55,7 +53,7 @@ impl Scene {
         let server = match state {
             State::Busy | State::Hostile => {
                 let root = root.as_deref().and_then(Path::to_str).unwrap_or_default();
-                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY, PATIENT])
+                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY])
             }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
@@ -216,8 +214,7 @@ fn install(home: &Home, name: &str, script: &str, description: &str) {
     home.install(name, script, "");
     let file = home.packs().join(format!("{name}.toml"));
     let manifest = std::fs::read_to_string(&file).unwrap();
-    // A job that is held must not end by itself.
-    let manifest = manifest.split("[memory]").next().unwrap().replace("[handler]\n", "[handler]\ntimeout = \"5m\"\n");
+    let manifest = manifest.split("[memory]").next().unwrap();
     let description = json!(description).to_string();
     std::fs::write(file, manifest.replace("\"For tests\"", &toml_text(&description))).unwrap();
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::page::Step;
+use crate::support::PATIENT;
 
 /// Runs before the first command: stops at the first failure, and can wait for a server.
 const PROLOGUE: &str = r#"set -E -o pipefail
@@ -102,10 +103,12 @@ impl Session {
             ("GIT_AUTHOR_EMAIL", "you@example.com"),
             ("GIT_COMMITTER_NAME", "You"),
             ("GIT_COMMITTER_EMAIL", "you@example.com"),
-            // What a person sees at a terminal; a busy machine may take longer than the default budget of a read.
+            // What a person sees at a terminal.
             ("HELMDECK_LOG__FORMAT", "text"),
-            ("HELMDECK_CACHE__READ_BUDGET", "30s"),
-        ] {
+        ]
+        .into_iter()
+        .chain(PATIENT)
+        {
             bwrap.args(["--setenv", name, value]);
         }
         bwrap.args(["--", "bash", "--norc", "--noprofile"]).stdin(Stdio::null());

@@ -1,21 +1,17 @@
 //! Sessions whose process was killed are seen as such.
 
-use std::time::{Duration, Instant};
-
 use super::fixture::Fixture;
+use crate::support::wait_for;
 
 #[test]
 fn killed_session_run_reads_abandoned() {
     let fixture = Fixture::light("");
     fixture.forge(&["session", "start"]);
-    // What it starts outlives it, for a short time.
-    let mut run = fixture.command(&fixture.root(), &["session", "run", "--", "sleep", "20"]).spawn().unwrap();
+    // What it starts outlives it, as long as there is a project.
+    let script = format!("while [ -e '{}' ]; do sleep 0.1; done", fixture.root().display());
+    let mut run = fixture.command(&fixture.root(), &["session", "run", "--", "sh", "-c", &script]).spawn().unwrap();
     let session = || fixture.forge(&["session", "status"])["sessions"][0].clone();
-    let began = Instant::now();
-    while session()["holder"].is_null() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the session has no holder");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("the session to have a holder", || !session()["holder"].is_null());
     assert_eq!(session()["state"], "live");
     assert_eq!(fixture.forge(&["health"])["short_term"]["inputs"]["active"], true);
     run.kill().unwrap();

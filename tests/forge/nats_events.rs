@@ -3,18 +3,16 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use helmdeck_events::nats::Nats;
 use helmdeck_forge::events::{CAP, Events, Replay, Replayed};
 use helmdeck_forge::subjects::{self, Subject};
 use helmdeck_forge::{Project, ProjectEnvironment};
 
-use helmdeck_testkit::Nats as Server;
+use helmdeck_testkit::{Nats as Server, STUCK, wait_for};
 
 use super::nats::open;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const ROOT: &str = "HELMDECK_TRIAL_ROOT";
 const URL: &str = "HELMDECK_TRIAL_URL";
 
@@ -33,11 +31,8 @@ fn say(project: &Project) {
 
 /// Sends until nothing waits, and returns what the stream holds.
 fn settle(project: &Project, nats: &Nats) -> Replayed {
-    let end = Instant::now() + PATIENCE;
-    while Events::new(project).drain(CAP).unwrap().waiting > 0 {
-        assert!(Instant::now() < end, "{:?}", Events::new(project).drain(CAP));
-    }
-    Replay::default().stored(&nats.replay(1, 10_000, PATIENCE).unwrap())
+    wait_for("the outbox to be empty", || Events::new(project).drain(CAP).unwrap().waiting == 0);
+    Replay::default().stored(&nats.replay(1, 10_000, STUCK).unwrap())
 }
 
 #[test]
@@ -91,10 +86,10 @@ fn killed_command_loses_no_written_event() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let end = Instant::now() + PATIENCE;
-        while Events::new(&project).status().unwrap().seq < 7 * round {
-            assert!(Instant::now() < end && worker.try_wait().unwrap().is_none(), "it says nothing");
-        }
+        wait_for("seven more events", || {
+            assert!(worker.try_wait().unwrap().is_none(), "it has ended");
+            Events::new(&project).status().unwrap().seq >= 7 * round
+        });
         worker.kill().unwrap();
         worker.wait().unwrap();
     }

@@ -4,18 +4,16 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use helmdeck_events::nats::{Nats, NatsOptions};
 use helmdeck_events::{Message, Sink as _, SinkError};
-use helmdeck_testkit::Nats as Server;
+use helmdeck_testkit::{Nats as Server, STUCK};
 use serde_json::{Value, json};
 
 use super::nats::guard;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 /// What stands before a key, by whose it is, and before a seed: as NATS writes them.
 const OPERATOR: u8 = 14 << 3;
 const ACCOUNT: u8 = 0;
@@ -121,11 +119,11 @@ fn only_valid_credentials_are_accepted() {
         let options = NatsOptions { credentials, ..NatsOptions::new(server.url(), "sx9.forge.memory.>") };
         Nats::open(options, &guard(&server.url())).unwrap()
     };
-    let stored = open(Some(credentials(folder, &account, &user))).publish(&message("1"), PATIENCE);
+    let stored = open(Some(credentials(folder, &account, &user))).publish(&message("1"), STUCK);
     assert!(matches!(stored, Ok(receipt) if receipt.sequence == 1), "{stored:?}");
     // Signed by an account that the server's operator does not know.
     for wrong in [None, Some(credentials(folder, &stranger, &user))] {
-        let refused = open(wrong).publish(&message("2"), PATIENCE);
+        let refused = open(wrong).publish(&message("2"), STUCK);
         assert!(matches!(refused, Err(SinkError::Unreachable(_))), "{refused:?}");
     }
 }

@@ -1,17 +1,14 @@
 //! The way to a NATS server, with a real one that is stopped, killed, frozen and started again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use helmdeck_events::nats::Nats;
 use helmdeck_events::{Message, Receipt, Sink as _, SinkError, Stored};
 
-use helmdeck_testkit::Nats as Server;
+use helmdeck_testkit::{Nats as Server, STUCK, wait_for};
 
 /// What a command waits for at most.
 const CAP: Duration = Duration::from_millis(250);
-/// What a test waits for something that has to happen.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 fn open(server: &Server) -> Nats {
     super::nats::open(&server.url(), "sx9")
 }
@@ -30,30 +27,29 @@ fn ids(stored: &[Stored]) -> Vec<String> {
 
 /// Tries until the server takes it.
 fn insist(nats: &Nats, message: &Message) -> Receipt {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match nats.publish(message, CAP) {
-            Ok(receipt) => return receipt,
-            Err(error) => assert!(Instant::now() < end, "{error}"),
-        }
-    }
+    let mut receipt = None;
+    wait_for("the server to take it", || {
+        receipt = nats.publish(message, CAP).ok();
+        receipt.is_some()
+    });
+    receipt.unwrap()
 }
 
 #[test]
 fn repeated_message_is_stored_once() {
     let server = Server::start();
     let nats = open(&server);
-    assert_eq!(nats.publish(&message(1), PATIENCE), Ok(Receipt { sequence: 1, duplicate: false }));
-    assert_eq!(nats.publish(&message(2), PATIENCE), Ok(Receipt { sequence: 2, duplicate: false }));
-    assert_eq!(open(&server).publish(&message(1), PATIENCE), Ok(Receipt { sequence: 1, duplicate: true }));
-    let all = nats.replay(1, 100, PATIENCE).unwrap();
+    assert_eq!(nats.publish(&message(1), STUCK), Ok(Receipt { sequence: 1, duplicate: false }));
+    assert_eq!(nats.publish(&message(2), STUCK), Ok(Receipt { sequence: 2, duplicate: false }));
+    assert_eq!(open(&server).publish(&message(1), STUCK), Ok(Receipt { sequence: 1, duplicate: true }));
+    let all = nats.replay(1, 100, STUCK).unwrap();
     assert_eq!(
         all.iter().map(|stored| (stored.sequence, &stored.message)).collect::<Vec<_>>(),
         [(1, &message(1)), (2, &message(2))]
     );
-    assert_eq!(ids(&nats.replay(2, 100, PATIENCE).unwrap()), ["id-2"]);
-    assert_eq!(ids(&nats.replay(1, 1, PATIENCE).unwrap()), ["id-1"]);
-    assert!(nats.replay(3, 100, PATIENCE).unwrap().is_empty());
+    assert_eq!(ids(&nats.replay(2, 100, STUCK).unwrap()), ["id-2"]);
+    assert_eq!(ids(&nats.replay(1, 1, STUCK).unwrap()), ["id-1"]);
+    assert!(nats.replay(3, 100, STUCK).unwrap().is_empty());
 }
 
 #[test]
@@ -76,22 +72,19 @@ fn acknowledged_messages_survive_kill_and_reconnect() {
         insist(&nats, &message(count));
         acknowledged.push(format!("id-{count}"));
     }
-    assert_eq!(ids(&nats.replay(1, 100, PATIENCE).unwrap()), acknowledged, "in order, none twice");
-    assert_eq!(ids(&open(&server).replay(1, 100, PATIENCE).unwrap()), acknowledged, "others see the same");
+    assert_eq!(ids(&nats.replay(1, 100, STUCK).unwrap()), acknowledged, "in order, none twice");
+    assert_eq!(ids(&open(&server).replay(1, 100, STUCK).unwrap()), acknowledged, "others see the same");
 }
 
 #[test]
 fn absent_server_is_reported_then_used() {
     let server = Server::stopped();
     let nats = open(&server);
-    assert!(matches!(nats.publish(&message(1), PATIENCE), Err(SinkError::Unreachable(_))));
+    assert!(matches!(nats.publish(&message(1), STUCK), Err(SinkError::Unreachable(_))));
     server.start_again();
     assert!(!insist(&nats, &message(2)).duplicate);
     server.kill9();
-    let end = Instant::now() + PATIENCE;
-    while !matches!(nats.publish(&message(3), CAP), Err(SinkError::Unreachable(_))) {
-        assert!(Instant::now() < end, "it is away, and nobody notices");
-    }
+    wait_for("its absence to be noticed", || matches!(nats.publish(&message(3), CAP), Err(SinkError::Unreachable(_))));
 }
 
 #[test]
@@ -106,7 +99,7 @@ fn silent_server_costs_only_the_deadline() {
     server.go_on();
     insist(&nats, &message(2));
     insist(&nats, &message(3));
-    let mut seen = ids(&nats.replay(1, 100, PATIENCE).unwrap());
+    let mut seen = ids(&nats.replay(1, 100, STUCK).unwrap());
     seen.sort();
     assert_eq!(seen, ["id-1", "id-2", "id-3"], "what was late is there once");
 }
@@ -120,10 +113,8 @@ fn durable_reader_resumes_after_restart() {
     }
     let hear = |nats: &Nats, most, wanted: usize| {
         let mut heard = Vec::new();
-        let end = Instant::now() + PATIENCE;
-        while heard.len() < wanted {
-            assert!(Instant::now() < end, "{heard:?}");
-            let taken = nats.follow("reader", most, PATIENCE, |stored| {
+        wait_for("the messages", || {
+            let taken = nats.follow("reader", most, STUCK, |stored| {
                 let wants = heard.len() < wanted;
                 if wants {
                     heard.push(stored.message.id.clone());
@@ -131,7 +122,8 @@ fn durable_reader_resumes_after_restart() {
                 wants
             });
             assert!(taken.unwrap() <= wanted);
-        }
+            heard.len() == wanted
+        });
         heard
     };
     assert_eq!(hear(&nats, 2, 2), ["id-1", "id-2"]);
@@ -144,7 +136,7 @@ fn durable_reader_resumes_after_restart() {
     rest.extend(hear(&nats, 100, 3));
     rest.sort();
     assert_eq!(rest, ["id-3", "id-4", "id-5", "id-6"]);
-    assert_eq!(nats.follow("reader", 100, PATIENCE, |_| true), Ok(0));
+    assert_eq!(nats.follow("reader", 100, STUCK, |_| true), Ok(0));
 }
 
 #[test]
@@ -171,7 +163,7 @@ fn stream_is_created_and_recreated_as_specified() {
         }
         jetstream.delete_stream("FORGE_MEMORY").await.unwrap();
     });
-    assert_eq!(nats.publish(&message(2), PATIENCE), Ok(Receipt { sequence: 1, duplicate: false }));
+    assert_eq!(nats.publish(&message(2), STUCK), Ok(Receipt { sequence: 1, duplicate: false }));
 }
 
 #[test]
@@ -180,7 +172,7 @@ fn what_the_stream_does_not_take_is_refused() {
     let nats = open(&server);
     insist(&nats, &message(1));
     let other = Message { subject: "other.forge.memory.learning".to_owned(), ..message(2) };
-    assert!(matches!(nats.publish(&other, PATIENCE), Err(SinkError::Refused(_))));
+    assert!(matches!(nats.publish(&other, STUCK), Err(SinkError::Refused(_))));
 }
 
 #[test]
@@ -191,5 +183,5 @@ fn stream_accepts_a_second_prefix() {
     let other = Message { subject: "acme.forge.memory.learning".to_owned(), ..message(2) };
     assert_eq!(insist(&acme, &other).sequence, 2);
     assert_eq!(insist(&open(&server), &message(3)).sequence, 3);
-    assert_eq!(ids(&acme.replay(1, 10, PATIENCE).unwrap()).len(), 3);
+    assert_eq!(ids(&acme.replay(1, 10, STUCK).unwrap()).len(), 3);
 }

@@ -4,17 +4,14 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use helmdeck_forge::events::{Envelope, Replay};
 use helmdeck_forge::subjects::{self, Subject};
-use helmdeck_testkit::Nats as Server;
+use helmdeck_testkit::{Nats as Server, STUCK, wait_for};
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, SUMS};
 use super::nats::open;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts a process that works for the session, and waits until it does.
 ///
@@ -150,16 +147,12 @@ fn back(fixture: &Fixture, session: &str) -> PathBuf {
 /// Returns what the server keeps once nothing waits for it any more, and as often as one looks.
 fn kept(server: &Server, ids: &[String]) -> Vec<Envelope> {
     let link = open(&server.url(), subjects::PREFIX);
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let stored = link.replay(1, 10_000, PATIENCE).unwrap_or_default();
-        let replayed = Replay::default().stored(&stored);
-        let there = |id: &String| replayed.events.iter().any(|event| event.id.to_string() == *id);
-        if ids.iter().all(there) {
-            return replayed.events;
-        }
-        assert!(Instant::now() < end, "{} of {} arrived", replayed.events.len(), ids.len());
-    }
+    let mut events = Vec::new();
+    wait_for("all events", || {
+        events = Replay::default().stored(&link.replay(1, 10_000, STUCK).unwrap_or_default()).events;
+        ids.iter().all(|id| events.iter().any(|event| event.id.to_string() == *id))
+    });
+    events
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Whichever transport something goes through, the event server that the project names hears of it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use helmdeck_events::nats::{Nats, NatsOptions};
 use helmdeck_forge::events::Replay;
@@ -12,25 +11,21 @@ use serde_json::{Value, json};
 use super::fixture::Fixture;
 use super::nats::{guard, open};
 use crate::support::program::{Home, Run, Server as Program};
-use crate::support::{KEY, wait_for};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{KEY, STUCK, wait_for};
 
 /// Waits until the server has `count` learnings, and returns when each applies.
 fn learned(server: &Server, count: usize) -> Vec<String> {
     let link = open(&server.url(), subjects::PREFIX);
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let stored = Replay::default().stored(&link.replay(1, 1_000, PATIENCE).unwrap_or_default());
+    let mut contexts = Vec::new();
+    wait_for("all learnings", || {
+        let stored = Replay::default().stored(&link.replay(1, 1_000, STUCK).unwrap_or_default());
         let learned = stored.events.iter().filter(|event| event.about() == Some(Subject::Learning));
-        let contexts: Vec<String> = learned
+        contexts = learned
             .map(|event| serde_json::to_value(&event.data).unwrap()["context"].as_str().unwrap().to_owned())
-            .collect();
-        if contexts.len() >= count {
-            return contexts;
-        }
-        assert!(Instant::now() < end, "{contexts:?}");
-    }
+            .collect::<Vec<String>>();
+        contexts.len() >= count
+    });
+    contexts
 }
 
 fn learning(context: &str) -> Value {
@@ -123,6 +118,6 @@ fn tls_server_needs_the_named_certificates() {
         certificates: Some(keys.join("ca.pem")),
         ..NatsOptions::new(url.as_str(), subjects::all_with(subjects::PREFIX))
     };
-    let stored = Nats::open(options, &guard(&url)).unwrap().replay(1, 100, PATIENCE).unwrap();
+    let stored = Nats::open(options, &guard(&url)).unwrap().replay(1, 100, STUCK).unwrap();
     assert_eq!(Replay::default().stored(&stored).events.len(), 2);
 }

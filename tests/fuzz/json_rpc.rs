@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use helmdeck_core::Caller;
 use helmdeck_server::ServerConfig;
 use helmdeck_server::mcp::{McpConfig, Stdio};
+use helmdeck_testkit::ends;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -26,8 +26,6 @@ const PLACE: &[u8] = b"$meta";
 const META: &[u8] = br#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}},"io.modelcontextprotocol/clientInfo":{"name":"fuzz","version":"0"}"#;
 /// The longest line over stdin; inputs are longer.
 const MAX_LINE_BYTES: u64 = 16 << 10;
-/// After this long, a request that has no answer will not get one.
-const SOON: Duration = Duration::from_secs(20);
 
 /// What the transport answered.
 #[derive(Debug)]
@@ -140,8 +138,8 @@ fn exchange(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> (Response<
         let (parts, body) = fixture.router.clone().oneshot(request).await.unwrap().into_parts();
         let head = Response::from_parts(parts, ());
         let is_stream = media_type(&head) == "text/event-stream";
-        let read = tokio::time::timeout(SOON, read(body, is_stream)).await;
-        (head, read.unwrap_or_else(|_| panic!("no answer to {:?}", String::from_utf8_lossy(bytes))))
+        let what = format!("an answer to {:?}", String::from_utf8_lossy(bytes));
+        (head, ends(what, read(body, is_stream)).await)
     });
     let status = head.status().as_u16();
     assert_ne!(status, 500, "{text}");
@@ -214,7 +212,7 @@ fn lines(input: Vec<u8>) -> Answer {
         let mut text = String::new();
         let served = stdio.serve_over(heard, told, CancellationToken::new());
         let all = async { tokio::join!(client, served, hears.read_to_string(&mut text)) };
-        let ((), served, read) = tokio::time::timeout(SOON, Box::pin(all)).await.unwrap();
+        let ((), served, read) = ends("the end of the lines", Box::pin(all)).await;
         served.unwrap();
         read.unwrap();
         text

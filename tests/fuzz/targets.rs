@@ -15,9 +15,9 @@ use helmdeck_core::manifest::HandlerSpec;
 use helmdeck_core::manifest::http::{HeaderPiece, HttpSpec};
 use helmdeck_core::{Code, Json, Manifest, Reply};
 use helmdeck_egress::{Egress, refused_kind};
-use helmdeck_engine::{Config, Engine};
+use helmdeck_engine::Engine;
 use helmdeck_server::{Server, ServerConfig};
-use helmdeck_testkit::{ManualClock, function, manifest as manifest_of, memory};
+use helmdeck_testkit::{ManualClock, function, manifest as manifest_of, memory, patient};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -68,7 +68,7 @@ fn make() -> Fixture {
             function(&manifest_of("fuzz.long", "async = true", input), write).0,
         ];
         let clock = Arc::new(ManualClock::default());
-        let engine = Engine::builder(Config::default())
+        let engine = Engine::builder(patient())
             .builtins(packs)
             .memory(memory(Arc::clone(&clock) as _).await)
             .clock(Arc::clone(&clock) as _)

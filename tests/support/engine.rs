@@ -12,7 +12,7 @@ use helmdeck_conversation::Conversations;
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Builtin, CacheStatus, Clock, Code, Error, Identity, Outcome, PackName, Result, Secret};
 use helmdeck_egress::Egress;
-use helmdeck_engine::{Config, Engine, Memory};
+use helmdeck_engine::{Engine, Memory};
 use helmdeck_system::System;
 use helmdeck_testkit::{ManualClock, keyring};
 
@@ -83,10 +83,7 @@ pub(crate) fn engine(
     folder: &Path,
     memory: Option<Memory>,
 ) -> Engine {
-    let mut config = Config::default();
-    // A busy machine must not turn a slow read into a miss.
-    config.cache.read_budget = Duration::from_secs(30);
-    let mut builder = Engine::builder(config)
+    let mut builder = Engine::builder(helmdeck_testkit::patient())
         .builtins(builtins)
         .secrets(Arc::clone(wallet) as _)
         .artifacts(folder.join("artifacts"))

@@ -6,15 +6,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Call, Clock, Identity, Json, PackName, Reply};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
 use helmdeck_memory::{Config as StoreConfig, StoreError};
 use helmdeck_testkit::{Counted, FaultyStore, ManualClock, function, keyring};
 use serde_json::{Value, json};
-
-use super::STUCK;
 
 /// Answers `{"n": <number of runs>, "input": <input>, "padding": <the requested number of x>}`.
 const MANIFEST: &str = r#"
@@ -34,18 +32,16 @@ ttl = "1h"
 tags = ["repo:{repo}"]
 "#;
 
-/// Returns the settings for outages.
+/// Returns the settings for a store that never answers in time.
 ///
 /// The budget of a read is the default one, that of a write is short.
 pub(crate) fn hasty(hot_bytes: u64) -> CacheConfig {
     CacheConfig { hot_bytes, write_budget: Duration::from_millis(500), ..CacheConfig::default() }
 }
 
-/// Returns the settings for tests that need hits on a loaded machine too.
-///
-/// They give time for every read, and have no hot tier.
-pub(crate) fn patient() -> CacheConfig {
-    CacheConfig { hot_bytes: 0, read_budget: STUCK, write_budget: STUCK, ..CacheConfig::default() }
+/// Returns the settings for all other stores: they give time for every read and write.
+pub(crate) fn patient(hot_bytes: u64) -> CacheConfig {
+    CacheConfig { hot_bytes, ..helmdeck_testkit::patient().cache }
 }
 
 /// An engine over a real file.
@@ -61,8 +57,6 @@ pub(crate) struct Fixture {
     counted: Counted,
     /// What the handler answered, by caller and input.
     answers: Mutex<HashMap<(String, String), HashSet<u64>>>,
-    /// The longest call so far.
-    longest: Mutex<Duration>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -80,8 +74,7 @@ impl Fixture {
     pub(crate) async fn at(path: &Path, cache: CacheConfig) -> Result<Self, StoreError> {
         let clock = Arc::new(ManualClock::default());
         let (engine, faulty, counted) = open(path, Arc::clone(&clock), cache).await?;
-        let (answers, longest) = (Mutex::default(), Mutex::default());
-        Ok(Self { engine, clock, faulty, path: path.to_owned(), counted, answers, longest, _folder: None })
+        Ok(Self { engine, clock, faulty, path: path.to_owned(), counted, answers: Mutex::default(), _folder: None })
     }
 
     /// Calls the pack for the local caller.
@@ -96,9 +89,8 @@ impl Fixture {
     pub(crate) async fn call_as(&self, identity: Identity, input: Value) -> CacheStatus {
         let place = (identity.user().to_owned(), input.to_string());
         let call = Call::new(PackName::new("t.echo").unwrap(), input.to_string(), Arc::new(identity));
-        let (before, started) = (self.counted.runs(), Instant::now());
+        let before = self.counted.runs();
         let outcome = self.engine.call(call).await.unwrap();
-        let took = started.elapsed();
         let output = outcome.output.to_value();
         let n = output["n"].as_u64().unwrap();
         assert_eq!(output["input"], input);
@@ -118,14 +110,7 @@ impl Fixture {
             }
             other => panic!("{input}: {other:?}"),
         }
-        let mut longest = self.longest.lock().unwrap();
-        *longest = took.max(*longest);
         status
-    }
-
-    /// Returns the longest call since this was asked last.
-    pub(crate) fn longest(&self) -> Duration {
-        std::mem::take(&mut *self.longest.lock().unwrap())
     }
 
     /// Waits until everything that is queued for the store is written or lost.
@@ -179,9 +164,9 @@ async fn open(
     clock: Arc<ManualClock>,
     cache: CacheConfig,
 ) -> Result<(Engine, Arc<FaultyStore>, Counted), StoreError> {
-    let options = StoreConfig { busy_timeout: Duration::from_millis(200), ..StoreConfig::default() };
     let url = format!("sqlite:{}", path.display());
-    let store = helmdeck_memory::open(&url, keyring(), options, Arc::clone(&clock) as Arc<dyn Clock>).await?;
+    let store =
+        helmdeck_memory::open(&url, keyring(), StoreConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>).await?;
     let faulty = FaultyStore::new(store);
     let runs = AtomicUsize::new(0);
     let (pack, counted) = function(MANIFEST, move |_, input: Json| {

@@ -20,32 +20,35 @@ pub(crate) mod sessions;
 pub(crate) mod small_model;
 pub(crate) mod swe;
 
-use std::time::{Duration, Instant};
+pub(crate) use helmdeck_testkit::{STUCK, wait_for};
 
 /// A memory key.
 pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 /// Another one.
 pub(crate) const OTHER_KEY: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// How long anything may take before a test counts as stuck. Nothing is measured with it.
-pub(crate) const STUCK: Duration = Duration::from_secs(60);
+/// Time budgets of the program that no test runs out of by chance, as variables of its environment.
+///
+/// A test that is about a budget, or about a store that does not answer, sets its own after these.
+pub(crate) const PATIENT: [(&str, &str); 6] = [
+    ("HELMDECK_CACHE__READ_BUDGET", "5m"),
+    ("HELMDECK_CACHE__WRITE_BUDGET", "5m"),
+    ("HELMDECK_CACHE__CLUSTER_WAIT", "5m"),
+    ("HELMDECK_MEMORY__BUSY_TIMEOUT", "5m"),
+    ("HELMDECK_MEMORY__CONNECT_TIMEOUT", "5m"),
+    ("HELMDECK_SERVER__REQUEST_DEADLINE", "10m"),
+];
 
-/// Waits for something that another process or thread does.
-#[track_caller]
-pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let (start, mut pause) = (Instant::now(), Duration::from_millis(1));
-    while !done() {
-        assert!(start.elapsed() < STUCK, "waited a minute for {what}");
-        std::thread::sleep(pause);
-        // To look costs time too, which what is waited for could have.
-        pause = (pause * 2).min(Duration::from_millis(20));
-    }
-}
+/// Setting of servers on PostgreSQL that call an answer a hit as long as nothing was deleted.
+///
+/// A server that could not read the deletes of others for five intervals drops its answers, and does not trust rows of
+/// the last minute for 10 s. Without this, that is 0.7 s. Deletes arrive sooner, by notification.
+pub(crate) const RARELY_POLLED: (&str, &str) = ("HELMDECK_CACHE__WATCH_INTERVAL", "20s");
 
 /// Looks into a database from outside, as another program would.
 pub(crate) fn outside(path: &std::path::Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).unwrap();
-    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection.busy_timeout(STUCK).unwrap();
     connection
 }
 
@@ -65,5 +68,7 @@ pub(crate) async fn store_at(url: &str, keys: &[&str]) -> std::sync::Arc<dyn hel
     let previous = (!previous.is_empty()).then_some(("P", previous.as_str()));
     let ring = helmdeck_memory::KeyRing::parse(("K", keys[0]), previous).unwrap();
     let clock = std::sync::Arc::new(helmdeck_core::SystemClock::default());
-    helmdeck_memory::open(url, ring, helmdeck_memory::Config::default(), clock).await.unwrap()
+    let mut config = helmdeck_memory::Config { busy_timeout: STUCK, ..helmdeck_memory::Config::default() };
+    config.postgres.connect_timeout = STUCK;
+    helmdeck_memory::open(url, ring, config, clock).await.unwrap()
 }

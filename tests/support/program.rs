@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use super::{STUCK, wait_for};
+use super::{PATIENT, STUCK, wait_for};
 
 /// A pack that answers with its input and how often it ran.
 const ECHO: &str =
@@ -24,14 +24,28 @@ const SLOW: &str =
 /// What makes a run a server.
 pub(crate) const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
 
-/// A separate home folder.
-pub(crate) struct Home(tempfile::TempDir);
+/// A separate home folder, and the time budgets of the program in it.
+pub(crate) struct Home {
+    folder: tempfile::TempDir,
+    budgets: Vec<(&'static str, &'static str)>,
+}
 
 impl Home {
     /// Makes a home with the packs `test.echo` (tagged `repo:<repo>`), `test.plain` (the same without
     /// tags) and `test.slow`.
     pub(crate) fn new() -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
+        Self::with_budgets(PATIENT.to_vec())
+    }
+
+    /// Makes a home in which the program has its usual time for the store: for tests of a store that does not answer.
+    ///
+    /// A read alone has more, because a slow one would be a miss.
+    pub(crate) fn hasty() -> Self {
+        Self::with_budgets(vec![PATIENT[0]])
+    }
+
+    fn with_budgets(budgets: Vec<(&'static str, &'static str)>) -> Self {
+        let home = Self { folder: tempfile::tempdir().unwrap(), budgets };
         std::fs::create_dir_all(home.packs()).unwrap();
         home.install("test.echo", ECHO, "tags = [\"repo:{repo}\"]");
         home.install("test.plain", ECHO, "");
@@ -41,12 +55,12 @@ impl Home {
 
     /// Returns the folder of the packs, which is their working folder too.
     pub(crate) fn packs(&self) -> PathBuf {
-        self.0.path().join(".config/helmdeck/packs")
+        self.folder.path().join(".config/helmdeck/packs")
     }
 
     /// Returns the folder of the data.
     pub(crate) fn data(&self) -> PathBuf {
-        self.0.path().join(".local/share/helmdeck")
+        self.folder.path().join(".local/share/helmdeck")
     }
 
     /// Keeps the memory at another place than the data folder.
@@ -56,7 +70,7 @@ impl Home {
 
     /// Writes the configuration.
     pub(crate) fn configure(&self, settings: &str) {
-        std::fs::write(self.0.path().join(".config/helmdeck/helmdeck.toml"), settings).unwrap();
+        std::fs::write(self.folder.path().join(".config/helmdeck/helmdeck.toml"), settings).unwrap();
     }
 
     /// Returns the path of the store.
@@ -71,7 +85,7 @@ impl Home {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let manifest = format!(
             "name = \"{name}\"\nversion = \"v1\"\ndescription = \"For tests\"\nread_only = true\n\
-             [handler]\ncommand = [\"./{name}.sh\"]\n[input]\ntype = \"object\"\nadditionalProperties = false\n\
+             [handler]\ncommand = [\"./{name}.sh\"]\ntimeout = \"10m\"\n[input]\ntype = \"object\"\nadditionalProperties = false\n\
              [input.properties]\nrepo = {{ type = \"string\" }}\n[memory]\ncache = true\nttl = \"1h\"\n{memory}\n"
         );
         std::fs::write(self.packs().join(format!("{name}.toml")), manifest).unwrap();
@@ -80,22 +94,22 @@ impl Home {
     /// Returns the whole environment of a run with a memory key.
     ///
     /// It is for tests that start the program themselves.
-    ///
-    /// On a busy machine a read of the store may take longer than its default of 50 ms, and would then be a miss.
     pub(crate) fn environment(&self, key: &str) -> BTreeMap<&'static str, String> {
-        let home = self.0.path().to_str().unwrap().to_owned();
-        BTreeMap::from([
-            ("HOME", home),
-            ("PATH", "/usr/bin:/bin".to_owned()),
-            ("HELMDECK_MEMORY_KEY", key.to_owned()),
-            ("HELMDECK_CACHE__READ_BUDGET", "30s".to_owned()),
-        ])
+        let home = self.folder.path().to_str().unwrap().to_owned();
+        let budgets = self.budgets.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let own = [("HOME", home), ("PATH", "/usr/bin:/bin".to_owned()), ("HELMDECK_MEMORY_KEY", key.to_owned())];
+        budgets.chain(own).collect()
     }
 
     /// Prepares a run with a memory key.
     pub(crate) fn command(&self, key: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_helmdeck"));
-        command.args(arguments).env_clear().envs(self.environment(key)).current_dir(self.0.path()).stdin(Stdio::null());
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(self.environment(key))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
         command
     }
 

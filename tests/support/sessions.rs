@@ -35,7 +35,7 @@ pub(crate) fn runs(name: &str, session: &str) -> Builtin {
     let text = manifest(
         &format!("test.{name}"),
         "",
-        &format!("timeout = \"2m\"\n[input]\ntype = \"object\"\n[session]\n{session}"),
+        &format!("timeout = \"10m\"\n[input]\ntype = \"object\"\n[session]\n{session}"),
     );
     function(&text, |context, input: Json| async move {
         let input: Value = serde_json::from_slice(input.bytes()).unwrap();
@@ -108,7 +108,7 @@ impl SessionFixture {
 
     /// Makes one more engine over a data folder, as another process has it.
     pub(crate) fn engine(data: &Path, change: impl FnOnce(&mut Config)) -> Engine {
-        let mut config = Config::default();
+        let mut config = helmdeck_testkit::patient();
         change(&mut config);
         let builtins = vec![runs("once", ""), runs("keep", "preserve = true"), runs("maybe", "optional = true")];
         let engine = Engine::builder(config).builtins(builtins).sessions(place(data)).build();

@@ -13,15 +13,14 @@ mod secrets;
 mod small_model;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::KEY;
 use crate::support::git::GitServer;
 use crate::support::model::{Model, Reply};
 use crate::support::program::{Home, Server};
 use crate::support::swe::{Programs, Task};
+use crate::support::{KEY, wait_for};
 use crate::vault::{VAULT_KEY, feed};
 
 /// The secret of the git server's login.
@@ -30,19 +29,6 @@ const GIT_SECRET: &str = "canary7Kq2ApiKey";
 const MODEL_SECRET: &str = "canary9Zw4ModelKey";
 /// How the tests of a package are run in a session.
 const TEST_COMMAND: &str = "python -m pytest -q -p no:cacheprovider -o addopts= tests";
-
-/// How long a whole run may take before a test counts as stuck. Nothing is measured with it.
-const STUCK: Duration = Duration::from_secs(300);
-
-/// Waits for something that takes a whole run.
-#[track_caller]
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < STUCK, "waited five minutes for {what}");
-        std::thread::sleep(Duration::from_millis(15));
-    }
-}
 
 /// All that a run needs: a home with the credentials `git` and `llm`, a git server with
 /// `acme/<package>.git`, and a model.

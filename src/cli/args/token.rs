@@ -10,13 +10,15 @@ use helmdeck_core::duration::parse_duration;
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Create a token and print it once on stdout
-    #[command(after_help = "Scopes: metrics:read, packs:run, packs:run:<glob>, memory:read, memory:write, admin.\n\n\
+    #[command(
+        after_help = "Scopes: metrics:read, packs:run, packs:run:<glob>, memory:read, memory:write, tokens:write, admin.\n\n\
         Example:\n  \
-        helmdeck token create --tenant acme --user ci --scope \"packs:run:github.* memory:read\" --name \"build server\"")]
+        helmdeck token create --tenant acme --user ci --scope \"packs:run:github.* memory:read\" --name \"build server\""
+    )]
     Create(TokenCreateArgs),
     /// List tokens, without their secrets
     List,
-    /// Revoke a token; every server rejects it within a second
+    /// Revoke a token and those that it made; every server rejects them within a second
     Revoke {
         /// Token id, as shown by `list`
         id: String,

@@ -84,7 +84,7 @@ fn standing(setup: &Setup, id: &str) -> &'static str {
         _ if id.is_empty() => "not sealed",
         None => "unknown",
         Some(ring) if ring.current_id() == id => "current",
-        Some(ring) if ring.ids().any(|known| known == id) => "previous",
+        Some(ring) if ring.knows(id) => "previous",
         Some(_) => "missing",
     }
 }
@@ -94,7 +94,7 @@ fn hints(setup: &Setup, clear: &Clear, examined: Option<&Examined>) -> Vec<Strin
     for (id, rows) in clear.stats.rows_by_key_id.iter().filter(|(_, rows)| **rows > 0) {
         match standing(setup, id) {
             "previous" => hints.push(format!(
-                "{rows} rows are sealed with previous key {id}: `helmdeck memory rotate` seals them with the current one"
+                "{rows} rows are sealed with key {id}, a previous key or in an older format: `helmdeck memory rotate` seals them anew"
             )),
             "missing" => hints.push(format!(
                 "{rows} rows are sealed with key {id}, which is not given: name it in HELMDECK_MEMORY_KEY_PREVIOUS"

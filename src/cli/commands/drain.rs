@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmdeck_core::{Clock, Code, Secret, SystemClock};
-use helmdeck_system::tokens::ApiToken;
+use helmdeck_system::tokens::NewToken;
 use serde_json::Value;
 
 use super::health::{Asked, named, reachable, send};
@@ -68,16 +68,14 @@ async fn token(setup: &Setup) -> Result<Option<Secret>> {
             .with_hint("set it to the token of an administrator"));
     }
     let now = SystemClock::default().now();
-    let token = ApiToken {
-        id: String::new(),
+    let token = NewToken {
         name: "drain".to_owned(),
         tenant: "local".to_owned(),
         subject: "local".to_owned(),
         scope: "admin".to_owned(),
         created_at: now,
         expires_at: Some(now.saturating_add(TOKEN_LIVES)),
-        revoked_at: None,
-        used_at: None,
+        ancestors: Vec::new(),
     };
     let (_, token) = setup.system()?.create_token(token).await?;
     Ok(Some(token))

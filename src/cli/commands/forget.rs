@@ -1,18 +1,23 @@
 //! `helmdeck memory forget`: deletes all data of one person and prints a receipt. It needs no key.
+//!
+//! With the key it leaves a sealed record of the audit entries that it removed.
 
 use helmdeck_core::text::count;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
+use helmdeck_memory::Store;
 use helmdeck_memory::open::Location;
 use helmdeck_system::forget::{Receipt, Removed, forget, preview};
 use serde_json::{Value, json};
 
 use crate::args::ForgetArgs;
+use crate::commands::audit::OPERATOR;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
@@ -30,7 +35,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     if subject.is_empty() {
         return Err(Failure::usage("an empty subject stands for what a tenant shares; `memory purge` removes that"));
     }
-    let store = setup.clear_store().await?;
+    let (store, by) = open(setup).await?;
     let answer = async {
         let held = match &store {
             Some(store) => preview(&**store, tenant, subject).await?,
@@ -42,7 +47,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
         let now = SystemClock::default().now();
         // Delete the files first: if their storage does not answer, no receipt says that all is done.
         let mut artifacts = forget_files(setup, tenant, subject).await?;
-        let receipt = forget(store.as_deref(), Some(&system), tenant, subject, now).await?;
+        let receipt = forget(store.as_deref(), Some(&system), (tenant, subject), by, now).await?;
         // Delete files that a running server wrote meanwhile.
         artifacts += forget_files(setup, tenant, subject).await?;
         Ok::<_, Failure>((receipt, artifacts, file))
@@ -65,6 +70,17 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     }
     let why = if receipt.verified { "the log of the store could not be emptied" } else { "rows kept being written" };
     Err(Failure::new(Exit::Failed, why).with_hint("run it again; what went is gone"))
+}
+
+/// Opens the store, with the key if it is there. A lost key is no dead end.
+async fn open(setup: &Setup) -> Result<(Option<Arc<dyn Store>>, Option<&'static str>)> {
+    if setup.ring.is_some() {
+        match setup.sealed_store().await {
+            Err(failure) if failure.exit() == Exit::Config => {}
+            opened => return Ok((opened?, Some(OPERATOR))),
+        }
+    }
+    Ok((setup.clear_store().await?, None))
 }
 
 async fn forget_files(setup: &Setup, tenant: &str, subject: &str) -> Result<u64> {

@@ -2,6 +2,7 @@
 
 mod archive;
 mod artifact;
+mod audit;
 mod cache;
 mod check;
 mod client_file;
@@ -139,6 +140,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
             0 => Ok(()),
             code => Err(Failure::of_child(code)),
         },
+        Command::Audit(command) => block_on(audit::run(&setup(env, WARN)?, &command)),
         Command::Vault(command) => block_on(vault::run(&setup(env, WARN)?, &command)),
         Command::Cache(command) => {
             let setup = setup(env, WARN)?;

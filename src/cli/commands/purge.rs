@@ -61,7 +61,7 @@ async fn held(store: &dyn Store, which: &Which, kind: Option<Kind>) -> Result<Op
     let all = store.namespaces().await?;
     let meant: Vec<_> = all
         .into_iter()
-        .filter(|held| kind.is_none_or(|kind| held.kind == kind))
+        .filter(|held| kind.map_or(which.namespace.is_none() || is_purged(held.kind), |kind| held.kind == kind))
         .filter(|held| which.namespace.as_ref().is_none_or(|wanted| covers(wanted, &held.namespace)))
         .collect();
     let rows = meant.iter().map(|held| held.rows).sum();
@@ -87,15 +87,29 @@ fn deletes(which: &Which, kind: Option<Kind>, namespaces: Vec<Namespace>) -> Vec
     if let Some(tag) = &which.tag {
         return vec![Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: stored_tag(tag) }];
     }
-    let prefix = |namespace| Delete::Prefix { namespace, kind, prefix: String::new() };
+    let prefix = |namespace, kind| Delete::Prefix { namespace, kind, prefix: String::new() };
     if which.namespace.is_some() {
-        return namespaces.into_iter().map(|namespace| prefix(Some(namespace))).collect();
+        let kinds = Kind::ALL.into_iter().filter(|of_row| kind.map_or(is_purged(*of_row), |kind| kind == *of_row));
+        let kinds: Vec<Kind> = kinds.collect();
+        let all = namespaces.into_iter().flat_map(|namespace| kinds.iter().map(move |kind| (namespace.clone(), *kind)));
+        return all.map(|(namespace, kind)| prefix(Some(namespace), Some(kind))).collect();
     }
-    vec![prefix(None)]
+    vec![prefix(None, kind)]
+}
+
+/// Returns whether a purge of a namespace removes rows of a kind.
+///
+/// The audit of a caller, and the heads that show that something was put back, go with `memory forget` only.
+const fn is_purged(kind: Kind) -> bool {
+    !matches!(kind, Kind::Audit | Kind::Head)
 }
 
 fn describe(which: &Which, kind: Option<Kind>) -> String {
-    let entries = if kind.is_some() { "cached answers" } else { "entries of every kind" };
+    let entries = match (kind, &which.namespace) {
+        (Some(_), _) => "cached answers",
+        (None, Some(_)) => "entries of every kind but the audit",
+        (None, None) => "entries of every kind",
+    };
     match (&which.pack, &which.tag, &which.namespace) {
         (Some(pack), ..) => format!("the cached answers of pack {pack}"),
         (_, Some(tag), _) => format!("the cached answers with tag {}", tag.to_lowercase()),

@@ -234,6 +234,7 @@ fn operator(setup: &Setup, settings: serde_json::Value) -> Operator {
         settings: Arc::new(settings),
         version: env!("CARGO_PKG_VERSION"),
         api_tokens: setup.settings.auth.api_tokens,
+        tokens_by_jwt: setup.settings.auth.tokens_by_jwt,
         system,
     }
 }

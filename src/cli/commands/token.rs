@@ -2,7 +2,7 @@
 
 use helmdeck_core::duration::format_duration;
 use helmdeck_core::{Clock, Identity, Secret, SystemClock, Timestamp};
-use helmdeck_system::tokens::{ApiToken, Shown};
+use helmdeck_system::tokens::{ApiToken, NewToken, PresentedToken, TokenReach};
 use serde_json::{Value, json};
 
 use crate::args::{TokenCommand, TokenCreateArgs};
@@ -33,22 +33,20 @@ async fn create(setup: &Setup, arguments: &TokenCreateArgs) -> Result<()> {
         return Err(Failure::usage(message));
     }
     let now = SystemClock::default().now();
-    let token = ApiToken {
-        id: String::new(),
+    let token = NewToken {
         name: arguments.name.clone(),
         tenant: identity.tenant().to_owned(),
         subject: identity.user().to_owned(),
         scope: arguments.scope.to_scope(),
         created_at: now,
         expires_at: arguments.expires.0.map(|life| now.saturating_add(life)),
-        revoked_at: None,
-        used_at: None,
+        ancestors: Vec::new(),
     };
     let system = setup.system()?;
     let (made, text) = system.create_token(token).await?;
     let Err(failure) = print(setup, &made, &text, now) else { return Ok(()) };
     // The token is printed only this once, and the output may not have reached a reader.
-    let (revoked, why) = (system.revoke_token(&made.id, now).await, failure.message());
+    let (revoked, why) = (system.revoke_token(&made.id, &TokenReach::all(), now).await, failure.message());
     let why = if why.is_empty() { "the reader of the output went away" } else { why };
     let ended = match revoked {
         Ok(_) => "it is revoked".to_owned(),
@@ -106,13 +104,20 @@ async fn list(setup: &Setup) -> Result<()> {
 }
 
 async fn revoke(setup: &Setup, id: &str) -> Result<()> {
+    let (system, now) = (setup.system()?, SystemClock::default().now());
     // The token itself works too, for users that have only that. It is not printed.
-    let id = Shown::parse(id).map_or(id, |token| token.id());
-    if !setup.system()?.revoke_token(id, SystemClock::default().now()).await? {
+    let proven = match PresentedToken::parse(id) {
+        Some(presented) => system.prove_token(&presented).await?,
+        None => None,
+    };
+    let id = proven.as_ref().map_or(id, |token| token.id.as_str());
+    if !system.revoke_token(id, &TokenReach::all(), now).await? {
         return Err(Failure::new(Exit::Absent, "there is no API token with this id")
             .with_hint("`helmdeck token list` shows the ids"));
     }
-    setup.output.either(&json!({"revoked": id}), || format!("revoked {id}; every server refuses it within a second"))
+    setup.output.either(&json!({"revoked": id}), || {
+        format!("revoked {id} and the tokens that it made; every server refuses them within a second")
+    })
 }
 
 fn state(token: &ApiToken, now: Timestamp) -> &'static str {
@@ -135,5 +140,6 @@ fn shown(token: &ApiToken, now: Timestamp) -> Value {
         "expires_at": token.expires_at.map(Timestamp::to_rfc3339),
         "revoked_at": token.revoked_at.map(Timestamp::to_rfc3339),
         "used_at": token.used_at.map(Timestamp::to_rfc3339),
+        "parent": token.ancestors.last(),
     })
 }

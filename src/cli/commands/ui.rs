@@ -1,7 +1,7 @@
 //! `helmdeck ui`: prints where the pages are, with a link that signs a browser in once if callers need tokens.
 
 use helmdeck_core::{Clock, Identity, SystemClock};
-use helmdeck_system::tokens::{ApiToken, LINK, LINK_LIVES};
+use helmdeck_system::tokens::{LINK, LINK_LIVES, NewToken};
 use serde_json::json;
 
 use super::health::reachable;
@@ -27,16 +27,14 @@ pub(crate) async fn run(setup: &Setup, arguments: &UiArgs) -> Result<()> {
     }
     let identity = Identity::new(&arguments.tenant, &arguments.user).map_err(Failure::usage)?;
     let now = SystemClock::default().now();
-    let link = ApiToken {
-        id: String::new(),
+    let link = NewToken {
         name: "link".to_owned(),
         tenant: identity.tenant().to_owned(),
         subject: identity.user().to_owned(),
         scope: format!("{} {LINK}", arguments.scope.to_scope()),
         created_at: now,
         expires_at: Some(now.saturating_add(LINK_LIVES)),
-        revoked_at: None,
-        used_at: None,
+        ancestors: Vec::new(),
     };
     let (_, token) = setup.system()?.create_token(link).await?;
     let address = format!("{base}/ui/sign-in#{}", token.expose());

@@ -96,7 +96,15 @@ async fn remove(setup: &Setup, name: &str, yes: bool) -> Result<()> {
         return Err(VaultError::Missing(name.to_owned()).into());
     }
     setup.output.confirm(&format!("remove credential {name}"), yes)?;
-    helmdeck_vault::remove(&system, name).await?;
+    let with_key = match setup.vault_ring {
+        Some(_) => book(setup)?.remove(name).await,
+        None => helmdeck_vault::remove(&system, name).await,
+    };
+    match with_key {
+        // A lost key is no dead end.
+        Err(VaultError::WrongKey { .. }) => helmdeck_vault::remove(&system, name).await?,
+        other => other?,
+    }
     let purged = purge(setup, name).await?;
     setup.output.either(&json!({"name": name, "purged": purged}), || {
         format!("removed credential {name}{}", purged_text(purged))

@@ -15,7 +15,8 @@ use crate::exit::{Exit, Failure, Result};
 
 /// Interval at which a server tries again to open a store that failed to open.
 const RETRY_STORE: Duration = Duration::from_secs(2);
-/// Time limit for a PostgreSQL server in a single call, which then runs without its memory.
+/// Time limit for a PostgreSQL server in a single call, which then runs without its memory. A longer `cache.read_budget`
+/// replaces it.
 const CONNECT_OF_A_CALL: Duration = Duration::from_secs(1);
 
 impl Setup {
@@ -30,7 +31,8 @@ impl Setup {
         config.postgres.watch_interval = self.settings.engine.cache.watch_interval;
         let retry = (memory == MemoryUse::Full).then_some(RETRY_STORE);
         if retry.is_none() {
-            config.postgres.connect_timeout = config.postgres.connect_timeout.min(CONNECT_OF_A_CALL);
+            let limit = CONNECT_OF_A_CALL.max(self.settings.engine.cache.read_budget);
+            config.postgres.connect_timeout = config.postgres.connect_timeout.min(limit);
         } else {
             self.share_connections(url, &mut config)?;
         }

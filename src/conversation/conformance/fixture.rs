@@ -328,7 +328,7 @@ pub(crate) async fn call(
 pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let (start, mut pause) = (Instant::now(), Duration::from_millis(1));
     while !so().await {
-        assert!(start.elapsed() < STUCK, "waited a minute for {what}");
+        assert!(start.elapsed() < STUCK, "waited in vain for {what}");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(16));
     }

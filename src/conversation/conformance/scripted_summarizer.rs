@@ -11,8 +11,7 @@ use tokio::sync::watch;
 use crate::identity::Identity;
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
 
-/// Timeout after which a test case is stuck.
-pub(crate) const STUCK: Duration = Duration::from_secs(60);
+pub(crate) use helmdeck_core::waiting::STUCK;
 
 /// What a [`ScriptedSummarizer`] does with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +124,7 @@ impl ScriptedSummarizer {
     pub async fn reached(&self, count: usize) {
         let mut started = self.started.subscribe();
         let came = tokio::time::timeout(STUCK, started.wait_for(|started| *started >= count)).await.is_ok();
-        assert!(came, "waited a minute for {count} requests, {} came", *self.started.borrow());
+        assert!(came, "waited in vain for {count} requests, {} came", *self.started.borrow());
     }
 
     /// Returns all requests in order.

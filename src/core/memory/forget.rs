@@ -16,7 +16,7 @@ pub enum MemoryPart {
     Facts,
     /// Notes that packs wrote, those of its conversations too.
     Notes,
-    /// Audit rows of its calls.
+    /// Audit rows of its calls. Only an administrator removes them.
     Audit,
     /// Answers that are cached for it alone, those of its conversations too.
     Cache,

@@ -88,13 +88,22 @@ pub struct Owner {
     pub called_by: Option<Arc<CallingPack>>,
     /// The secrets of the call, to redact them from writes.
     pub secrets: Option<Arc<dyn CallSecrets>>,
+    /// The administrator that acts, if one does. Nobody else removes audit entries.
+    pub administrator: Option<Arc<str>>,
 }
 
 impl Owner {
     /// Makes the owner of a call at a transport.
     #[must_use]
     pub const fn at_a_door(identity: Arc<Identity>) -> Self {
-        Self { identity, in_session: false, called_by: None, secrets: None }
+        Self { identity, in_session: false, called_by: None, secrets: None, administrator: None }
+    }
+
+    /// Makes the owner of a call of an administrator at a transport, on its own memory.
+    #[must_use]
+    pub fn administrator(identity: Arc<Identity>) -> Self {
+        let name = format!("{}/{}", identity.tenant(), identity.user());
+        Self { administrator: Some(name.into()), ..Self::at_a_door(identity) }
     }
 }
 

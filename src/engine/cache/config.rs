@@ -20,6 +20,8 @@ pub struct CacheConfig {
     #[serde(with = "text")]
     pub read_budget: Duration,
     /// Time budget of a write of the store; after it the write has failed. Default 5 s.
+    ///
+    /// Who purges waits for the store as long, and so does who reads the audit for queued rows.
     #[serde(with = "text")]
     pub write_budget: Duration,
     /// Limit of queued writes. More are dropped and counted. Default 1024.

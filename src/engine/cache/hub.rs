@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use helmdeck_core::trace::SpanKind;
-use helmdeck_core::{Clock, Timestamp, Trace};
+use helmdeck_core::{Clock, Code, Error, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespace, Page, Store, StoreError};
 use helmdeck_system::System;
@@ -31,12 +31,8 @@ use crate::metrics::Metrics;
 /// Word for a store that did not answer within its budget, and its text in the log.
 pub(crate) const SLOW: &str = "slow";
 pub(crate) const TOO_LONG: &str = "it took too long";
-/// How long a caller of `purge` waits for the store; the purge itself holds at once.
-const PURGE_WAIT: Duration = Duration::from_secs(2);
 /// Shortest time between two reads of the store on purpose.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Time budget of such a read.
-const CHECK_BUDGET: Duration = Duration::from_secs(5);
 
 /// Shared state of all cached packs.
 pub(crate) struct Hub {
@@ -169,6 +165,8 @@ impl Hub {
     }
 
     /// Drops cached answers: in this process at once, in the store in order with earlier writes.
+    ///
+    /// The caller waits for the store within the time budget of a write.
     pub(crate) async fn purge(&self, selector: Selector) -> Purged {
         let selector = match selector {
             Selector::Tag(tag) => Selector::Tag(stored_tag(&tag)),
@@ -184,7 +182,7 @@ impl Hub {
             self.queue.purge(Purge { id, at, selector, done: Some(done) }).await;
             wait.await.ok()
         };
-        let rows = tokio::time::timeout(PURGE_WAIT, carried_out).await.ok().flatten();
+        let rows = tokio::time::timeout(self.config.write_budget, carried_out).await.ok().flatten();
         self.events.publish(EventKind::CachePurged { what, rows: rows.unwrap_or(0) });
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
@@ -223,22 +221,26 @@ impl Hub {
     /// Applies the deletes by other processes up to a position, within the time budget of a read.
     ///
     /// Returns whether that is done: if not, no cached answer may be used for whoever knows of these deletes.
-    pub(crate) async fn catch_up(&self, position: &DeletePosition) -> bool {
+    ///
+    /// # Errors
+    /// `invalid_input` for a position that no server made: it must not keep a caller from the cache.
+    pub(crate) async fn catch_up(&self, position: &DeletePosition) -> Result<bool, Error> {
         if self.store.not_open().is_some() {
-            return false;
+            return Ok(false);
         }
         let caught_up = async {
             match self.store.catch_up(position).await {
-                Ok(CaughtUp::NoPositions) => true,
-                Ok(CaughtUp::Mark(mark)) => self.heard.subscribe().wait_for(|heard| *heard >= mark).await.is_ok(),
-                Ok(CaughtUp::Behind) => false,
+                Ok(CaughtUp::NoPositions) => Ok(true),
+                Ok(CaughtUp::Mark(mark)) => Ok(self.heard.subscribe().wait_for(|heard| *heard >= mark).await.is_ok()),
+                Ok(CaughtUp::Behind) => Ok(false),
+                Err(StoreError::Invalid(why)) => Err(Error::new(Code::InvalidInput, why)),
                 Err(error) => {
                     tracing::debug!(%error, "the deletes of other replicas could not be read");
-                    false
+                    Ok(false)
                 }
             }
         };
-        tokio::time::timeout(self.config.read_budget, caught_up).await.unwrap_or(false)
+        tokio::time::timeout(self.config.read_budget, caught_up).await.unwrap_or(Ok(false))
     }
 
     /// Drops expired answers from the hot tier, and updates the metric of its size.
@@ -271,7 +273,8 @@ impl Hub {
 
     /// Reads a little from the store, at most once a second. Returns in one word why that failed.
     ///
-    /// Calls may all be answered by the hot tier while nothing can be read from the store.
+    /// Calls may all be answered by the hot tier while nothing can be read from the store. No call waits for this read, so
+    /// it has the time of a write.
     pub(crate) async fn check_store(&self) -> Option<&'static str> {
         let now = self.clock.monotonic();
         {
@@ -284,7 +287,7 @@ impl Hub {
         let everybody = Namespace::new("", "", None);
         let page = Page { limit: 1, after: None };
         let read = self.store.list(&everybody, Kind::Cache, "", page);
-        let trouble = match tokio::time::timeout(CHECK_BUDGET, read).await {
+        let trouble = match tokio::time::timeout(self.config.write_budget, read).await {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error.trouble()),
             Err(_) => Some(SLOW),

@@ -84,7 +84,8 @@ impl JobRunner for Inner {
     fn is_behind(self: Arc<Self>, position: DeletePosition) -> BoxFuture<'static, bool> {
         Box::pin(async move {
             match &self.memory {
-                Some(memory) => !memory.catch_up(&position).await,
+                // One of an earlier memory key cannot be read any more.
+                Some(memory) => !memory.catch_up(&position).await.unwrap_or(false),
                 None => false,
             }
         })

@@ -20,6 +20,8 @@ use helmdeck_core::{Call, Code, Directive, Error, Outcome, Result};
 use tower::{Layer, Service};
 
 use super::{Answered, answer};
+use crate::cache::answer::Answer;
+use crate::cache::freshness::Freshness;
 use crate::cache::pack::PackCache;
 
 /// Inner service of a cached pack, which is called if the cache has no answer.
@@ -86,17 +88,28 @@ where
 
 /// The operator may forbid directives per scope.
 fn permit(cache: &PackCache, call: &Call) -> Result<()> {
+    if call.directive == Directive::Default { Ok(()) } else { permit_directive(cache, call.directive) }
+}
+
+fn permit_directive(cache: &PackCache, directive: Directive) -> Result<()> {
     let scope = cache.spec()?.scope;
     let forbidden = cache.hub.config.forbid_directives.get(&scope);
-    if call.directive != Directive::Default
-        && forbidden.is_some_and(|names| names.iter().any(|name| name == call.directive.as_str()))
-    {
+    if forbidden.is_some_and(|names| names.iter().any(|name| name == directive.as_str())) {
         let message = format!(
             "the operator does not allow the cache directive \"{}\" for packs of scope \"{}\"",
-            call.directive.as_str(),
+            directive.as_str(),
             scope.as_str()
         );
         return Err(Error::new(Code::Forbidden, message));
+    }
+    Ok(())
+}
+
+/// An age limit that makes a fresh answer anew is a refresh by another word.
+fn permit_age(cache: &PackCache, known: &Answer, call: &Call) -> Result<()> {
+    let any_age = Call { max_age: None, ..call.clone() };
+    if call.max_age.is_some() && cache.freshness(known, &any_age, cache.hub.clock.now()) == Freshness::Fresh {
+        permit_directive(cache, Directive::Refresh)?;
     }
     Ok(())
 }

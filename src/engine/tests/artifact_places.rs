@@ -107,15 +107,8 @@ async fn bucket_outage_during_upload_fails_it_and_recovers() {
     tokio::task::spawn_blocking(move || again.start_again()).await.unwrap();
     until(|| !reports_trouble(&engine), "a sweep that succeeds").await;
     // It lists names before all of it is up.
-    let reading = async {
-        loop {
-            match engine.artifact(&me, &key).await {
-                Ok((_, bytes)) => break bytes,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    };
-    assert_eq!(tokio::time::timeout(Duration::from_secs(120), reading).await.unwrap(), noise(20 << 20));
+    let reads = async || engine.artifact(&me, &key).await.is_ok_and(|(_, bytes)| bytes == noise(20 << 20));
+    helmdeck_testkit::until("the artifact of before", reads).await;
     assert_eq!(engine.artifacts(Some(&me), None, 10, None).await.unwrap().artifacts.len(), 1);
     engine.call(call("t.put", "{}")).await.unwrap();
     engine.shutdown().await;

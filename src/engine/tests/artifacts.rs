@@ -405,12 +405,8 @@ async fn artifact_of_forgotten_owner_never_becomes_visible() {
         let forgetting = async {
             until(|| !fixture.objects().is_empty(), "the entry").await;
             // A part of it may be seen before all of it is.
-            let forgotten = async {
-                while fixture.engine.forget_artifacts(me.tenant(), me.user()).await.unwrap() == 0 {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(60), forgotten).await.unwrap();
+            let forgets = async || fixture.engine.forget_artifacts(me.tenant(), me.user()).await.unwrap() > 0;
+            helmdeck_testkit::until("something to forget", forgets).await;
             std::fs::write(&go, "").unwrap();
         };
         let (written, ()) = tokio::join!(writing, forgetting);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Clock, Code, Directive, Error, Json, Outcome, Reply};
-use helmdeck_engine::{Config, Selector};
-use helmdeck_testkit::{call, function, manifest};
+use helmdeck_engine::{CacheConfig, Config, Selector};
+use helmdeck_testkit::{call, function, manifest, patient};
 
 use crate::support::{EngineFixture, echo, status, with_input};
 
@@ -106,8 +106,7 @@ async fn handler_gets_the_canonical_input() {
 #[tokio::test]
 async fn cold_hot_tier_reads_the_store() {
     let (pack, counted) = echo("");
-    let config =
-        Config { cache: helmdeck_engine::CacheConfig { hot_bytes: 0, ..Default::default() }, ..Config::default() };
+    let config = Config { cache: CacheConfig { hot_bytes: 0, ..patient().cache }, ..Config::default() };
     let engine = EngineFixture::with(vec![pack], config).await;
     engine.run("t.echo", "{}").await;
     engine.settle().await;
@@ -119,7 +118,7 @@ async fn cold_hot_tier_reads_the_store() {
 async fn answer_from_the_future_is_stale_everywhere() {
     for hot_bytes in [64 << 20, 0] {
         let (pack, counted) = echo("stale_if_error = \"1h\"");
-        let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
+        let cache = CacheConfig { hot_bytes, ..patient().cache };
         let engine = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
         engine.advance(10 * 365 * 86_400);
         engine.run("t.echo", "{}").await;
@@ -156,10 +155,36 @@ async fn directives_bypass_refresh_and_only_if_cached() {
 async fn the_operator_may_forbid_directives_per_scope() {
     let (pack, _) = echo("");
     let forbid_directives = [(helmdeck_core::manifest::Scope::Caller, vec!["refresh".to_owned()])].into();
-    let cache = helmdeck_engine::CacheConfig { forbid_directives, ..Default::default() };
+    let cache = CacheConfig { forbid_directives, ..patient().cache };
     let engine = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
     assert_eq!(engine.call(directed("{}", Directive::Refresh)).await.unwrap_err().code(), Code::Forbidden);
     assert!(engine.call(directed("{}", Directive::Bypass)).await.is_ok());
+}
+
+#[tokio::test]
+async fn forbidden_refresh_is_forbidden_by_every_age() {
+    // From the hot tier, and from the store.
+    for hot_bytes in [64 << 20, 0] {
+        let (pack, counted) = echo("stale_if_error = \"1h\"");
+        let forbid_directives = [(helmdeck_core::manifest::Scope::Caller, vec!["refresh".to_owned()])].into();
+        let cache = helmdeck_engine::CacheConfig { forbid_directives, hot_bytes, ..Default::default() };
+        let engine = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
+        let aged = |seconds| {
+            let mut call = call("t.echo", "{}");
+            call.max_age = Some(Duration::from_secs(seconds));
+            call
+        };
+        assert_eq!(n(&engine.call(aged(0)).await.unwrap()), 1, "nothing is stored yet");
+        engine.settle().await;
+        engine.advance(30);
+        for seconds in [0, 1, 29] {
+            assert_eq!(engine.call(aged(seconds)).await.unwrap_err().code(), Code::Forbidden, "{hot_bytes} {seconds}");
+        }
+        assert_eq!(status(&engine.call(aged(30)).await.unwrap()), CacheStatus::Hit);
+        engine.advance(60);
+        assert_eq!(n(&engine.call(aged(0)).await.unwrap()), 2, "it is stale for everybody");
+        assert_eq!(counted.runs(), 2);
+    }
 }
 
 #[tokio::test]
@@ -201,8 +226,7 @@ async fn stale_while_revalidate_answers_and_refreshes_once() {
 #[tokio::test]
 async fn stale_while_revalidate_works_from_the_store_too() {
     let (pack, counted) = echo("stale_while_revalidate = \"60s\"");
-    let config =
-        Config { cache: helmdeck_engine::CacheConfig { hot_bytes: 0, ..Default::default() }, ..Config::default() };
+    let config = Config { cache: CacheConfig { hot_bytes: 0, ..patient().cache }, ..Config::default() };
     let engine = EngineFixture::with(vec![pack], config).await;
     engine.run("t.echo", "{}").await;
     engine.settle().await;
@@ -281,7 +305,7 @@ async fn a_handler_may_confirm_an_old_answer() {
     });
     for hot_bytes in [0, 1 << 20] {
         runs.store(0, Ordering::SeqCst);
-        let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
+        let cache = CacheConfig { hot_bytes, ..patient().cache };
         let engine = EngineFixture::with(vec![pack.clone()], Config { cache, ..Config::default() }).await;
         engine.run("t.echo", "{}").await;
         for _ in 0..2 {
@@ -408,7 +432,7 @@ async fn answers_with_artifacts_hit_while_artifacts_exist() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(helmdeck_testkit::ManualClock::default());
     let memory = helmdeck_testkit::memory(Arc::clone(&clock) as _).await;
-    let engine = helmdeck_engine::Engine::builder(Config::default())
+    let engine = helmdeck_engine::Engine::builder(patient())
         .builtins(vec![pack])
         .memory(memory)
         .artifacts(folder.path())

@@ -9,7 +9,7 @@ use helmdeck_core::{
     CacheStatus, Call, Code, Context, Error, Identity, Json, Outcome, PackName, Reply, Result, Secret,
 };
 use helmdeck_engine::{CacheConfig, Config, Engine, Selector};
-use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 
 use crate::support::{status, with_input};
 
@@ -75,7 +75,7 @@ async fn engine(safe: &Arc<Safe>, inner: &str, hot_bytes: u64) -> Engine {
     let (middle, _) = function(&with_input(&manifest("t.middle", read_only, "")), through("t.inner"));
     let (outer, _) = function(&with_input(&manifest("t.outer", read_only, CACHED)), through("t.middle"));
     let clock = Arc::new(ManualClock::default());
-    let cache = CacheConfig { hot_bytes, ..CacheConfig::default() };
+    let cache = CacheConfig { hot_bytes, ..patient().cache };
     let builder = Engine::builder(Config { cache, ..Config::default() }).builtins(vec![inner, middle, outer]);
     let memory = memory(Arc::clone(&clock) as _).await;
     let engine = builder.secrets(Arc::clone(safe) as _).memory(memory).clock(clock).build();

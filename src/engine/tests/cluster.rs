@@ -9,7 +9,7 @@ use helmdeck_core::{Builtin, CacheStatus, Code, Error, Json, Outcome, Reply};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
 use helmdeck_memory::Store;
 use helmdeck_testkit::{
-    Counted, Fault, FaultyStore, ManualClock, ReplicaStore, call, function, keyring, manifest, sealed_memory,
+    Counted, Fault, FaultyStore, ManualClock, ReplicaStore, call, function, keyring, manifest, patient, sealed_memory,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -36,9 +36,7 @@ fn answer(n: usize) -> Result<Reply, Error> {
 
 impl Pair {
     async fn new(memory: &str, deed: Deed) -> Self {
-        // On a busy machine the usual budget would end the wait for a lock.
-        let patient = CacheConfig { read_budget: Duration::from_secs(30), ..CacheConfig::default() };
-        Self::with(memory, deed, patient).await
+        Self::with(memory, deed, patient().cache).await
     }
 
     async fn with(memory: &str, deed: Deed, cache: CacheConfig) -> Self {
@@ -212,13 +210,16 @@ async fn expired_lock_lets_both_engines_run() {
     assert_eq!((ok(first).await.0, ok(second).await.0, pair.runs()), (CacheStatus::Miss, CacheStatus::Miss, 2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn when_the_wait_is_over_the_handler_runs() {
     // Long enough for one report that another process has the lock.
-    let cache = CacheConfig { cluster_wait: Duration::from_secs(2), ..CacheConfig::default() };
+    let cache = CacheConfig { cluster_wait: Duration::from_secs(2), ..patient().cache };
     let pair = Pair::with(CLUSTER, answer, cache).await;
+    let started = tokio::time::Instant::now();
     let [first, second] = pair.one_runs_and_one_waits().await;
     pair.begun().await;
+    let waited = started.elapsed().as_millis();
+    assert!((2_000..2_010).contains(&waited), "{waited} ms");
     pair.permits.add_permits(2);
     assert_eq!((ok(first).await.0, ok(second).await.0, pair.runs()), (CacheStatus::Miss, CacheStatus::Miss, 2));
     assert!(pair.metric(1, "late"));

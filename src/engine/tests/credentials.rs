@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{CacheStatus, Call, Code, Error, Identity, Json, Outcome, PackName, Reply, Result, Secret};
-use helmdeck_engine::{Config, Engine, Selector};
-use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
+use helmdeck_engine::{Engine, Selector};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 
 use crate::support::{status, with_input};
 
@@ -74,7 +74,7 @@ async fn rig_with(
     let (pack, _) = function(&with_input(&text), run);
     let clock = Arc::new(ManualClock::default());
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::builder(Config::default())
+    let engine = Engine::builder(patient())
         .builtins(vec![pack])
         .memory(memory(Arc::clone(&clock) as _).await)
         .secrets(Arc::clone(&wallet) as _)
@@ -243,7 +243,7 @@ async fn shared_answer_uses_only_its_own_credentials() {
     ];
     let (clock, wallet) = (Arc::new(ManualClock::default()), Arc::new(Wallet::default()));
     wallet.set("main", Some(1));
-    let builder = Engine::builder(Config::default()).builtins(packs).secrets(Arc::clone(&wallet) as _);
+    let builder = Engine::builder(patient()).builtins(packs).secrets(Arc::clone(&wallet) as _);
     let engine = builder.memory(memory(Arc::clone(&clock) as _).await).clock(clock).build();
     assert!(engine.refused().is_empty(), "{:?}", engine.refused());
 

@@ -1,11 +1,14 @@
 //! A failing store costs the cache, never the call.
+//!
+//! Time is paused: it moves when everything waits, so that no budget runs out because the machine is slow.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use helmdeck_core::CacheStatus;
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
 use helmdeck_testkit::{Counted, Fault, FaultyStore, ManualClock, call, keyring, sealed_memory};
+use tokio::time::Instant;
 
 use crate::support::{echo, status};
 
@@ -17,11 +20,15 @@ struct Fixture {
 }
 
 async fn fixture() -> Fixture {
+    with(CacheConfig::default()).await
+}
+
+async fn with(cache: CacheConfig) -> Fixture {
     let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
     let (pack, counted) = echo("");
     // Without a hot tier, so that every call asks the store.
-    let cache = CacheConfig { hot_bytes: 0, watch_interval: Duration::from_secs(3600), ..CacheConfig::default() };
+    let cache = CacheConfig { hot_bytes: 0, watch_interval: Duration::from_secs(3600), ..cache };
     let memory = Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None };
     let engine = Engine::builder(Config { cache, ..Config::default() })
         .builtins(vec![pack])
@@ -31,7 +38,7 @@ async fn fixture() -> Fixture {
     Fixture { engine, store, clock, counted }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn failing_store_runs_handler_once_per_call() {
     for fault in [Fault::Reads, Fault::Writes, Fault::All] {
         let fixture = fixture().await;
@@ -46,21 +53,44 @@ async fn failing_store_runs_handler_once_per_call() {
     }
 }
 
-#[tokio::test]
-async fn stalling_store_costs_only_the_budget() {
+/// Returns how long something took, in whole milliseconds: timers are no finer.
+async fn millis(something: impl Future) -> u128 {
+    let started = Instant::now();
+    something.await;
+    started.elapsed().as_millis()
+}
+
+/// Whether a wait ended with a budget. A timer may be a millisecond late.
+fn is_budget(waited: u128, budget: u128) -> bool {
+    (budget..=budget + 1).contains(&waited)
+}
+
+#[tokio::test(start_paused = true)]
+async fn stalling_store_costs_a_call_the_read_budget() {
     let fixture = fixture().await;
     fixture.store.set(Fault::Stall);
     for n in 1..=8 {
-        let started = Instant::now();
-        assert_eq!(status(&fixture.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
+        let waited = millis(async {
+            assert_eq!(status(&fixture.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
+        });
+        let waited = waited.await;
         assert_eq!(fixture.counted.runs(), n);
-        // The budget is 50 ms; the rest is room for a loaded machine.
-        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+        // `read_budget`, until `breaker_failures` have opened the breaker.
+        assert!(is_budget(waited, if n <= 5 { 50 } else { 0 }), "call {n}: {waited} ms");
     }
-    assert!(fixture.store.reads() <= 5, "the breaker leaves the store alone: {} reads", fixture.store.reads());
+    assert_eq!(fixture.store.reads(), 5, "the breaker leaves the store alone");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn stalling_store_costs_a_purge_the_write_budget() {
+    let fixture = with(CacheConfig { write_budget: Duration::from_secs(2), ..CacheConfig::default() }).await;
+    let memory = fixture.engine.memory().unwrap();
+    fixture.store.set(Fault::Stall);
+    let waited = millis(async { assert!(memory.purge(Selector::All).await.pending) }).await;
+    assert!(is_budget(waited, 2_000), "{waited} ms");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_breaker_opens_probes_and_closes() {
     let fixture = fixture().await;
     fixture.engine.call(call("t.echo", "{}")).await.unwrap();
@@ -77,7 +107,11 @@ async fn the_breaker_opens_probes_and_closes() {
     let (reads, _) = (fixture.store.reads(), fixture.store.set(Fault::None));
     fixture.engine.call(call("t.echo", "{}")).await.unwrap();
     assert_eq!(fixture.store.reads(), reads, "still left alone");
-    fixture.clock.advance(Duration::from_secs(6));
+    // `breaker_open_for`, to the microsecond.
+    fixture.clock.advance(Duration::from_micros(4_999_999));
+    fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+    assert_eq!(fixture.store.reads(), reads, "still left alone");
+    fixture.clock.advance(Duration::from_micros(1));
     assert_eq!(
         status(&fixture.engine.call(call("t.echo", "{}")).await.unwrap()),
         CacheStatus::Hit,
@@ -87,7 +121,7 @@ async fn the_breaker_opens_probes_and_closes() {
     assert!(fixture.engine.metrics().contains("helmdeck_breaker_opened_total 1"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn readiness_reads_the_store_itself() {
     let fixture = fixture().await;
     let store = async || fixture.engine.ready().await.into_iter().find(|(name, _)| *name == "store").unwrap().1;
@@ -102,7 +136,7 @@ async fn readiness_reads_the_store_itself() {
     assert_eq!(store().await, Ok(()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn readiness_recovers_without_calls() {
     let fixture = fixture().await;
     let store = async || fixture.engine.ready().await.into_iter().find(|(name, _)| *name == "store").unwrap().1;
@@ -121,7 +155,7 @@ async fn readiness_recovers_without_calls() {
     assert!(fixture.engine.memory().unwrap().breaker_is_open(), "no call has probed it");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn purge_holds_during_outage_and_completes_after() {
     let fixture = fixture().await;
     fixture.engine.call(call("t.echo", "{}")).await.unwrap();
@@ -136,7 +170,7 @@ async fn purge_holds_during_outage_and_completes_after() {
     assert_eq!(memory.store().stats().await.unwrap().rows_by_kind.get("cache"), None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_drops_writes_and_counts_them() {
     let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);

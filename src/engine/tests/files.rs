@@ -9,12 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use helmdeck_core::context::ByteStream;
+use helmdeck_core::waiting::Looks;
 use helmdeck_core::{
     ArtifactRef, Builtin, Call, Code, Context, Error, Identity, Json, PackName, Reply, Result, Secret,
 };
-use helmdeck_engine::{Config, Engine, S3Credentials, S3Location};
+use helmdeck_engine::{Engine, S3Credentials, S3Location};
 use helmdeck_memory::JanitorConfig;
-use helmdeck_testkit::{ManualClock, S3, function, manifest};
+use helmdeck_testkit::{ManualClock, S3, function, manifest, patient};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -49,7 +50,7 @@ impl Fixture {
 
     fn over(kind: Kind) -> Self {
         let clock = Arc::new(ManualClock::default());
-        let mut config = Config::default();
+        let mut config = patient();
         config.artifacts.max_bytes = 18 << 20;
         config.artifacts.sweep_interval = Duration::from_millis(5);
         let builder = Engine::builder(config).builtins(packs()).clock(Arc::clone(&clock) as _);
@@ -174,12 +175,11 @@ impl Fixture {
 }
 
 pub(crate) async fn until(done: impl Fn() -> bool, what: &str) {
-    let waiting = async {
-        while !done() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    assert!(tokio::time::timeout(Duration::from_secs(120), waiting).await.is_ok(), "{what} did not come");
+    let mut looks = Looks::default();
+    while !done() {
+        assert!(!looks.are_over(), "waited in vain for {what}");
+        tokio::time::sleep(looks.pause()).await;
+    }
 }
 
 pub(crate) fn credentials(s3: &S3) -> S3Credentials {

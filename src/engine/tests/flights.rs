@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use helmdeck_core::{Builtin, CacheStatus, Code, Context, Json, Outcome, Reply};
-use helmdeck_engine::{Config, Engine, Selector};
-use helmdeck_testkit::{Counted, ManualClock, call, function, manifest, memory};
+use helmdeck_engine::{Engine, Selector};
+use helmdeck_testkit::{Counted, ManualClock, call, function, manifest, memory, patient};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::credentials::Wallet;
@@ -132,12 +132,12 @@ async fn when_all_leave_the_handler_is_cancelled() {
     assert_eq!(gated.counted.runs(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_waiter_keeps_its_own_deadline() {
     let gated = gated("");
     let engine = EngineFixture::open(vec![gated.pack]).await;
     let mut hurried = call("t.gated", "{}");
-    // Long enough for its run to begin, which the other one waits for.
+    // It passes when everything waits, so after its run has begun.
     hurried.deadline = Some(Instant::now() + Duration::from_secs(1));
     let hurried = async {
         let hurried = engine.call(hurried).await;
@@ -212,7 +212,7 @@ async fn two_on_board_and_one_too_late(
 ) -> (String, [(CacheStatus, String); 3]) {
     let (clock, wallet) = (Arc::new(ManualClock::default()), Arc::new(Wallet::default()));
     wallet.set("main", Some(1));
-    let builder = Engine::builder(Config::default()).builtins(vec![gated.pack]).secrets(wallet);
+    let builder = Engine::builder(patient()).builtins(vec![gated.pack]).secrets(wallet);
     let memory = memory(Arc::clone(&clock) as _).await;
     let engine = EngineFixture { engine: builder.memory(memory).clock(Arc::clone(&clock) as _).build(), clock };
     let answer = |outcome: Outcome| (status(&outcome), outcome.output.as_str().chars().take(7).collect());

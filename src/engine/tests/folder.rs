@@ -1,7 +1,6 @@
 //! The packs folder while an engine runs: it may come late, be replaced, and hold half-written files.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use helmdeck_core::Code;
 use helmdeck_engine::{Config, Engine};
@@ -18,11 +17,7 @@ fn engine(folder: &Path, watch: bool) -> Engine {
 }
 
 async fn until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    helmdeck_testkit::until(what, async || done()).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use futures_util::FutureExt;
 use helmdeck_core::memory::{Forget, Forgotten, ListFacts, MemoryPart, NewFact, NewNote};
 use helmdeck_core::{CacheStatus, Call, Code, Identity, PackName};
 use helmdeck_engine::AuditPage;
-use helmdeck_memory::{Kind, Namespace, Order, Page, Put};
+use helmdeck_memory::audit::{AuditFinding, verify};
+use helmdeck_memory::{Delete, Kind, Limits, Namespace, Order, Page, Put, Restore};
 use helmdeck_testkit::{ManualClock, sealed_memory};
 use serde_json::json;
 
@@ -104,6 +105,13 @@ async fn each_part_is_deleted_only_when_named() {
     assert_eq!(ask(&probed, &bob).await, CacheStatus::Hit, "somebody else's stay");
 
     let rows = |answer: Forgotten| removed(&answer)[0].1;
+    for audit in [json!({"all": true, "what": ["facts", "audit"]}), json!({"pack": "t.probe", "what": ["audit"]})] {
+        probed.facts(me.clone()).await.store(fact("f", "v")).await.unwrap();
+        let refused = facts.forget(request(audit)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Forbidden, "the audit is the operator's: {refused}");
+        assert_eq!(facts.list(ListFacts::default()).await.unwrap().facts.len(), 1, "nothing was done");
+    }
+    let facts = memory.facts_of_administrator(&Arc::new(me.clone())).unwrap();
     assert!(rows(facts.forget(request(json!({"pack": "t.probe", "what": ["audit"]}))).await.unwrap()) > 0);
     let left = memory.defaults(&own).await.unwrap();
     assert!(left.recent.iter().all(|call| call.pack.as_str() == "t.echo") && !left.recent.is_empty());
@@ -171,10 +179,11 @@ async fn facts_and_notes_cannot_plant_other_kinds() {
     let mut page: AuditPage = serde_json::from_slice(&row.value).unwrap();
     page.pack = PackName::new("evil.pack").unwrap();
 
-    let facts = memory.facts(&Arc::new(me.clone())).unwrap();
+    let facts = memory.facts_of_administrator(&Arc::new(me.clone())).unwrap();
     facts.forget(request(json!({"all": true, "what": ["cache", "audit"]}))).await.unwrap();
     let (facts, notes) = (probed.facts(me.clone()).await, probed.notes(me.clone()).await);
-    facts.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap();
+    let administrator = memory.facts_of_administrator(&Arc::new(me.clone())).unwrap();
+    administrator.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap();
     let planted = serde_json::to_string(&page).unwrap();
     for key in ["pack/evil.pack/00000001767225600000000-000000-00000000", "pack/x/1"] {
         facts.store(NewFact { category: Some("pack".into()), ..fact(key, &planted) }).await.unwrap();
@@ -199,4 +208,78 @@ async fn habits_are_per_caller_with_latest_call() {
     assert_eq!(memory.defaults(&Namespace::of_caller(&bob)).await.unwrap().recent, []);
     ask(&probed, &bob).await;
     assert_eq!(memory.defaults(&Namespace::of_caller(&me)).await.unwrap(), mine);
+}
+
+#[tokio::test]
+async fn forgotten_fact_that_is_put_back_is_left_out() {
+    let (probed, _) = Probed::new().await;
+    let (facts, own) = (probed.facts(Identity::local()).await, Namespace::of_caller(&Identity::local()));
+    for key in ["g", "h"] {
+        facts.store(fact(key, "v")).await.unwrap();
+    }
+    let store = Arc::clone(probed.engine.memory().unwrap().store());
+    let (other, shared) = (caller("local", "bob"), store.get(&own, Kind::Fact, "g").await.unwrap().unwrap());
+    probed.facts(other.clone()).await.store(fact("g", "bob's")).await.unwrap();
+    for forget in [json!({"key": "g"}), json!({"category": shared.meta.category}), json!({"all": true})] {
+        facts.store(fact("g", "v")).await.unwrap();
+        let old = store.get(&own, Kind::Fact, "g").await.unwrap().unwrap();
+        facts.forget(request(forget.clone())).await.unwrap();
+        facts.store(fact("h", "v")).await.unwrap();
+        // As it was, with all that its seal binds.
+        let meta = old.meta;
+        let mut put = Put::new(own.clone(), Kind::Fact, "g", old.value);
+        (put.category, put.tags, put.attributes) = (meta.category, meta.tags, meta.attributes);
+        put.restore = Some(Restore {
+            version: meta.version,
+            created_at: meta.created_at,
+            updated_at: meta.updated_at,
+            expires_at: meta.expires_at,
+        });
+        store.put(put).await.unwrap();
+        let of_key = facts.recall(serde_json::from_value(json!({"key": "g"})).unwrap()).await.unwrap();
+        assert_eq!((of_key.facts.len(), of_key.unreadable), (0, 1), "{forget}");
+        let all = facts.recall(serde_json::from_value(json!({})).unwrap()).await.unwrap();
+        assert_eq!((all.facts[0].about.key.as_str(), all.facts.len(), all.unreadable), ("h", 1, 1), "{forget}");
+        let listed = facts.list(ListFacts::default()).await.unwrap().facts;
+        assert_eq!(listed.iter().map(|about| about.key.as_str()).collect::<Vec<_>>(), ["h"], "{forget}");
+    }
+    facts.store(fact("g", "new")).await.unwrap();
+    let again = facts.recall(serde_json::from_value(json!({"key": "g"})).unwrap()).await.unwrap();
+    assert_eq!(again.facts[0].value, "new");
+    let others = probed.facts(other).await.list(ListFacts::default()).await.unwrap();
+    assert_eq!(others.facts.len(), 1, "somebody else's stay");
+}
+
+#[tokio::test]
+async fn calls_are_chained_and_an_administrators_removal_is_no_cut() {
+    let probed = echoing().await;
+    let (me, bob) = (Identity::local(), caller("local", "bob"));
+    let memory = probed.engine.memory().unwrap().clone();
+    for _ in 0..3 {
+        for identity in [&me, &bob] {
+            ask(&probed, identity).await;
+            memory.defaults(&Namespace::of_caller(identity)).await.unwrap();
+        }
+    }
+    let (store, clock) = (Arc::clone(memory.store()), ManualClock::default());
+    let limit = Limits::default().quota(Kind::Audit);
+    let look = || async { verify(&*store, limit, &clock).await.unwrap() };
+    let whole = look().await;
+    assert!(whole.is_whole() && whole.callers.iter().all(|caller| caller.entries == 3), "{whole:?}");
+
+    let administrator = memory.facts_of_administrator(&Arc::new(me.clone())).unwrap();
+    let gone = administrator.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap();
+    assert_eq!(removed(&gone), [(MemoryPart::Audit, 3)]);
+    ask(&probed, &me).await;
+    memory.defaults(&Namespace::of_caller(&me)).await.unwrap();
+    let after = look().await;
+    assert!(after.is_whole(), "{after:?}");
+    assert_eq!((after.removed[0].by.as_str(), after.removed[0].calls), ("local/local", 3));
+
+    let rows = store.list(&Namespace::of_caller(&bob), Kind::Audit, "", Page::default()).await.unwrap().entries;
+    let key = rows.into_iter().min_by(|one, other| one.key.cmp(&other.key)).unwrap().key;
+    store.delete(Delete::Key { namespace: Namespace::of_caller(&bob), kind: Kind::Audit, key }).await.unwrap();
+    let cut = look().await;
+    let findings: Vec<_> = cut.callers.iter().flat_map(|caller| &caller.findings).collect();
+    assert_eq!(findings, [&AuditFinding::Missing { from: 1, to: 1 }]);
 }

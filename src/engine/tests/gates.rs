@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use helmdeck_core::{Builtin, CacheStatus, Json, Reply};
-use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
+use helmdeck_engine::Engine;
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 use proptest::prelude::*;
 
 use crate::support::{echo, status};
@@ -27,7 +27,7 @@ fn pack(opted_in: bool, output: &'static str, fails: bool) -> Builtin {
 
 async fn answers(builtin: Builtin, gate_one: bool, inputs: &[String]) -> Vec<String> {
     let clock = Arc::new(ManualClock::default());
-    let mut builder = Engine::builder(Config::default()).builtins(vec![builtin]).clock(Arc::clone(&clock) as _);
+    let mut builder = Engine::builder(patient()).builtins(vec![builtin]).clock(Arc::clone(&clock) as _);
     if gate_one {
         builder = builder.memory(memory(clock).await);
     }
@@ -78,7 +78,7 @@ fn with_gate_one_shut_no_task_runs() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (pack, counted) = echo("");
-        let engine = Engine::builder(Config::default()).builtins(vec![pack]).build();
+        let engine = Engine::builder(patient()).builtins(vec![pack]).build();
         for _ in 0..3 {
             engine.call(call("t.echo", "{}")).await.unwrap();
         }
@@ -95,11 +95,7 @@ async fn replaced_store_key_makes_misses_not_errors() {
     let opened = memory(Arc::clone(&clock) as _).await;
     let engine = |keyring| {
         let memory = helmdeck_engine::Memory { keyring: Arc::new(keyring), ..opened.clone() };
-        Engine::builder(Config::default())
-            .builtins(vec![pack.clone()])
-            .memory(memory)
-            .clock(Arc::clone(&clock) as _)
-            .build()
+        Engine::builder(patient()).builtins(vec![pack.clone()]).memory(memory).clock(Arc::clone(&clock) as _).build()
     };
     let first = engine(helmdeck_testkit::keyring());
     first.call(call("t.echo", "{}")).await.unwrap();

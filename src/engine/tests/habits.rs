@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::Clock;
-use helmdeck_engine::{CallFilter, Config as EngineConfig, Engine, Memory, defaults};
+use helmdeck_engine::{CallFilter, Engine, Memory, defaults};
 use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::{Config, DriverStore, Kind, Namespace, Op, Put, Store};
-use helmdeck_testkit::{ManualClock, keyring, sealed_memory};
+use helmdeck_testkit::{ManualClock, keyring, patient, sealed_memory};
 use serde_json::json;
 
 fn me() -> Namespace {
@@ -73,7 +73,7 @@ async fn search_of_calls_goes_on_where_it_ended() {
     store.write(vec![Op::Put(failed)]).await.unwrap();
     write(&*store, &clock, "a.works", 3000).await;
     let memory = Memory { store, keyring: Arc::new(keyring()), system: None };
-    let engine = Engine::builder(EngineConfig::default()).memory(memory).clock(Arc::clone(&clock) as _).build();
+    let engine = Engine::builder(patient()).memory(memory).clock(Arc::clone(&clock) as _).build();
     let mut filter = CallFilter { outcome: Some("failed".to_owned()), limit: 10, ..CallFilter::default() };
     let mut searches = 0;
     let found = loop {

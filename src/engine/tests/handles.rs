@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use helmdeck_core::memory::{Facts, NewFact, NewNote, Notes};
 use helmdeck_core::{Builtin, Call, Code, Context, Identity, Json, PackName, Reply, Result};
-use helmdeck_engine::{Config, Engine};
+use helmdeck_engine::Engine;
 use helmdeck_memory::{Config as StoreConfig, Store};
-use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, function, keyring, manifest};
+use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, function, keyring, manifest, patient};
 
 use crate::support::EngineFixture;
 
@@ -58,8 +58,7 @@ impl Probed {
         let (probe, given) = probe("t.probe", "");
         let memory = helmdeck_engine::Memory { store, keyring: Arc::new(keyring()), system: None };
         let packs = packs.into_iter().chain([probe]).collect();
-        let engine =
-            Engine::builder(Config::default()).builtins(packs).memory(memory).clock(Arc::clone(clock) as _).build();
+        let engine = Engine::builder(patient()).builtins(packs).memory(memory).clock(Arc::clone(clock) as _).build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         Self { engine, given }
     }

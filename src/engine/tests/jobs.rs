@@ -8,16 +8,13 @@ use helmdeck_core::{Builtin, Call, Clock, Code, Context, Error, Identity, Json, 
 use helmdeck_engine::{Config, Engine, Job, JobEvent, JobId, JobQuery, JobState};
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
-use helmdeck_testkit::{ManualClock, function, keyring, manifest};
+use helmdeck_testkit::{ManualClock, STUCK, ends, function, keyring, manifest};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 mod kept;
 mod scheduled;
 mod shared;
-
-/// Long enough for a busy machine.
-const SOON: Duration = Duration::from_secs(60);
 
 /// State of the pack `t.work`: its runs, and the permits that they wait for.
 #[derive(Clone)]
@@ -73,12 +70,7 @@ impl Works {
 }
 
 async fn until(what: &str, done: impl Fn() -> bool) {
-    let waiting = async {
-        while !done() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    assert!(tokio::time::timeout(SOON, waiting).await.is_ok(), "waited in vain for {what}");
+    helmdeck_testkit::until(what, async || done()).await;
 }
 
 /// A folder with a system database, and engines on it.
@@ -116,7 +108,7 @@ fn call(user: &str, input: serde_json::Value) -> Call {
 }
 
 async fn ended(engine: &Engine, id: &JobId) -> Job {
-    let job = engine.wait_for_job(None, id, SOON).await.unwrap();
+    let job = engine.wait_for_job(None, id, STUCK).await.unwrap();
     assert!(job.state.is_final(), "{job:?}");
     job
 }
@@ -173,7 +165,7 @@ async fn follower_sees_reports_in_order_until_the_end() {
     let early = engine.follow_job(None, &job.id, None).await.unwrap();
     place.works.until_began(1).await;
     place.works.gate.add_permits(1);
-    let events: Vec<JobEvent> = tokio::time::timeout(SOON, early.collect()).await.unwrap();
+    let events: Vec<JobEvent> = ends("the events", early.collect()).await;
     assert!(events.is_sorted_by(|one, other| one.number < other.number), "{events:?}");
     let reports: Vec<_> = events.iter().filter(|event| event.job.state == JobState::Running).collect();
     let said: Vec<_> = reports.iter().filter_map(|event| Some(event.job.progress.as_ref()?.message.clone())).collect();
@@ -183,7 +175,7 @@ async fn follower_sees_reports_in_order_until_the_end() {
     // A late reader gets the end, one that has it gets nothing, a disconnected one continues where it was cut off.
     let collect = async |after| -> Vec<u64> {
         let events = engine.follow_job(None, &job.id, after).await.unwrap();
-        tokio::time::timeout(SOON, events.map(|event| event.number).collect()).await.unwrap()
+        ends("the events", events.map(|event| event.number).collect()).await
     };
     assert_eq!(collect(None).await, [last.number]);
     assert_eq!(collect(Some(last.number)).await, [0; 0]);
@@ -262,7 +254,7 @@ async fn another_process_sees_follows_and_cancels_a_job() {
     // The process that runs the job polls for cancels: the reply may come before it has noticed.
     let cancelled = there.cancel_job(Some(&who("a")), &job.id).await.unwrap();
     assert!(matches!(cancelled.state, JobState::Cancelled | JobState::Running), "{cancelled:?}");
-    let events: Vec<JobEvent> = tokio::time::timeout(SOON, events.collect()).await.unwrap();
+    let events: Vec<JobEvent> = ends("the events", events.collect()).await;
     assert_eq!(events.last().unwrap().job.state, JobState::Cancelled, "{events:?}");
     assert!(events.is_sorted_by(|one, other| one.number < other.number), "{events:?}");
     assert_eq!(here.job(None, &job.id).await.unwrap().state, JobState::Cancelled);

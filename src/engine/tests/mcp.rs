@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use helmdeck_core::context::ProgressSink;
 use helmdeck_core::{CacheStatus, Clock, Code, Error, Outcome};
 use helmdeck_engine::{Builder, Config, Engine, McpReach, McpServer, McpValue, PackSource};
-use helmdeck_testkit::{ManualClock, call, memory};
+use helmdeck_testkit::{ManualClock, STUCK, call, memory};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("mcp_server.sh");
@@ -67,7 +67,7 @@ impl Fixture {
             cwd: Some(self.path().to_owned()),
             env: [("TOKEN".to_owned(), token)].into(),
         };
-        McpServer { start_timeout: Duration::from_secs(20), ..McpServer::new("x", reach) }
+        McpServer { start_timeout: STUCK, timeout: STUCK, ..McpServer::new("x", reach) }
     }
 
     pub(crate) fn builder(&self, server: McpServer) -> Builder {
@@ -92,11 +92,7 @@ impl Fixture {
     }
 
     pub(crate) async fn until(&self, what: &str, done: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !done() {
-            assert!(Instant::now() < deadline, "{what}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        helmdeck_testkit::until(what, async || done()).await;
     }
 }
 
@@ -227,7 +223,7 @@ async fn failed_start_is_typed_backed_off_and_listed() {
     let again = run(&engine, "team.count").await.unwrap_err();
     assert!(again.retry_after().is_some(), "{again}");
     assert_eq!(fixture.lines("starts"), 1);
-    engine.import_all(Duration::from_secs(10)).await;
+    engine.import_all(STUCK).await;
     let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();
     assert!(
         refused.iter().any(|r| r.starts_with("mcp:x: the MCP server \"x\" ended before it answered")),
@@ -429,7 +425,7 @@ async fn names_that_clash_are_refused() {
         .to_string(),
     );
     let engine = fixture.engine();
-    engine.import_all(Duration::from_secs(10)).await;
+    engine.import_all(STUCK).await;
     let names: Vec<String> = engine.packs().iter().map(|pack| pack.name.to_string()).collect();
     assert_eq!(names, ["mcp.x.a.b", "mcp.x.count"]);
     assert_eq!(engine.pack("mcp.x.count", None).unwrap().source, PackSource::Folder, "what the operator wrote wins");

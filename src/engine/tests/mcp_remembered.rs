@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use helmdeck_core::{CacheStatus, Clock, Code};
 use helmdeck_engine::{Builder, Engine, McpReach, McpServer};
-use helmdeck_testkit::{ManualClock, call, memory};
+use helmdeck_testkit::{ManualClock, STUCK, call, memory};
 use serde_json::{Map, Value, json};
 
 use super::mcp::{CACHED, Fixture, run, text, tool};
@@ -34,7 +34,7 @@ async fn remembered_tools_are_packs_without_a_start() {
     let engine = remembering(&fixture, fixture.server()).build();
     assert!(engine.pack("mcp.x.count", None).is_ok() && engine.pack("team.read", None).is_ok());
     assert!(!engine.needs_import());
-    engine.import_unknown(Duration::from_secs(20)).await;
+    engine.import_unknown(STUCK).await;
     assert_eq!(starts(&fixture), 1, "nothing was started to say so");
     assert!(engine.mcp_servers()[0].remembered);
     assert_eq!(text(&run(&engine, "team.read").await.unwrap()), "call 2");
@@ -198,7 +198,7 @@ async fn exploding_schema_is_refused_with_reason() {
     fixture.write("packs/tower.toml", text);
     fixture.write("packs/tower.json", &tower(4, 14).to_string());
     let engine = fixture.engine();
-    engine.import_all(Duration::from_secs(20)).await;
+    engine.import_all(STUCK).await;
     assert_eq!(engine.packs().len(), 1, "the good one is there");
     for name in ["mcp.x.in", "mcp.x.out", "team.tower"] {
         let error = engine.pack(name, None).unwrap_err();
@@ -281,7 +281,7 @@ async fn long_descriptions_and_lists_are_cut() {
     tools[0]["title"] = "y".repeat(1_000_000).into();
     fixture.write("tools.json", &Value::from(tools).to_string());
     let engine = fixture.engine();
-    engine.import_all(Duration::from_secs(20)).await;
+    engine.import_all(STUCK).await;
     let pack = engine.pack("mcp.x.t0", None).unwrap();
     assert_eq!((pack.description.len(), pack.title.unwrap().len()), (8 << 10, 200));
     assert_eq!(engine.packs().len(), 500);

@@ -1,11 +1,10 @@
 //! MCP servers that echo their secrets, in every field where they can.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use helmdeck_core::Code;
 use helmdeck_engine::{Engine, McpReach, McpServer, McpValue};
-use helmdeck_testkit::call;
+use helmdeck_testkit::{STUCK, call};
 use serde_json::{Value, json};
 
 use crate::http::{Request, Upstream, answer};
@@ -40,7 +39,7 @@ async fn failed_start_never_leaks_server_secret() {
         let engine = fixture.engine();
         let error = run(&engine, "mcp.x.count").await.unwrap_err();
         assert_eq!(error.code(), Code::HandlerFailed);
-        engine.import_all(Duration::from_secs(10)).await;
+        engine.import_all(STUCK).await;
         let said = told(&engine, &error);
         assert!(said.contains(words), "{said}");
         engine.shutdown().await;
@@ -77,7 +76,7 @@ async fn an_upstream_that_echoes_its_authorization_tells_nobody() {
         let fixture = Fixture::new();
         let engine = fixture.builder(McpServer::new("x", reach)).build();
         let error = run(&engine, "mcp.x.count").await.unwrap_err();
-        engine.import_all(Duration::from_secs(10)).await;
+        engine.import_all(STUCK).await;
         let said = told(&engine, &error);
         assert!(error.cause().len() < 1200, "{said}");
         engine.shutdown().await;

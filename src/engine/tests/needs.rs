@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use helmdeck_core::{Builtin, Clock, Json, Need, Reply};
-use helmdeck_engine::{Config, Engine};
+use helmdeck_engine::Engine;
 use helmdeck_events::EventKind;
-use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 
 const MISSING: &str = "a project: make one";
 
@@ -31,7 +31,7 @@ fn packs() -> (Vec<Builtin>, Arc<AtomicBool>) {
 
 #[tokio::test]
 async fn unmet_needs_hide_packs_but_not_from_calls() {
-    let engine = Engine::builder(Config::default()).builtins(packs().0).build();
+    let engine = Engine::builder(patient()).builtins(packs().0).build();
     assert_eq!(listed(&engine), ["a.always"]);
     let all = engine.all_packs();
     let waits: Vec<_> = all.iter().map(|pack| (pack.family(), pack.waits_for.is_some())).collect();
@@ -47,17 +47,17 @@ async fn unmet_needs_hide_packs_but_not_from_calls() {
 async fn gate_one_lists_packs_that_need_memory() {
     let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
-    let open = Engine::builder(Config::default()).builtins(packs().0).memory(memory).clock(clock).build();
+    let open = Engine::builder(patient()).builtins(packs().0).memory(memory).clock(clock).build();
     assert_eq!(listed(&open), ["a.always", "m.memory"]);
     // The key is set, and the store is not open.
-    let shut = Engine::builder(Config::default()).builtins(packs().0).memory_unavailable("shut").build();
+    let shut = Engine::builder(patient()).builtins(packs().0).memory_unavailable("shut").build();
     assert_eq!(listed(&shut), ["a.always", "m.memory"]);
 }
 
 #[tokio::test]
 async fn reload_lists_packs_whose_need_is_met() {
     let (packs, there) = packs();
-    let engine = Engine::builder(Config::default()).builtins(packs).build();
+    let engine = Engine::builder(patient()).builtins(packs).build();
     let (before, mut events) = (engine.revision(), engine.events().subscribe());
     there.store(true, Ordering::SeqCst);
     assert_eq!(listed(&engine), ["a.always"], "a list checks nothing");
@@ -73,7 +73,7 @@ async fn reload_lists_packs_whose_need_is_met() {
 #[tokio::test(start_paused = true)]
 async fn server_notices_a_met_need() {
     let (packs, there) = packs();
-    let engine = Engine::builder(Config::default()).builtins(packs).watch(true).build();
+    let engine = Engine::builder(patient()).builtins(packs).watch(true).build();
     let mut events = engine.events().subscribe();
     there.store(true, Ordering::SeqCst);
     let event = events.next().await.unwrap().unwrap();

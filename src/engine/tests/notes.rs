@@ -7,8 +7,8 @@ use std::time::Duration;
 use helmdeck_core::memory::{NewNote, Notes};
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Code, Identity, Json, PackName, Reply, Result, Secret};
-use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
+use helmdeck_engine::Engine;
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 
 use crate::handles::{Probed, caller, fact};
 
@@ -146,7 +146,7 @@ async fn secrets_are_redacted_in_values_refused_in_names() {
         assert!(refused.iter().all(|error| error.code() == Code::InvalidInput));
         Ok(Reply::json(Json::parse("{}").unwrap()))
     });
-    let builder = Engine::builder(Config::default()).builtins(vec![pack]).secrets(Arc::new(OneSecret));
+    let builder = Engine::builder(patient()).builtins(vec![pack]).secrets(Arc::new(OneSecret));
     let engine = builder.memory(memory(Arc::clone(&clock) as _).await).clock(clock).build();
     engine.call(call("t.keeper", "{}")).await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helmdeck_core::{Code, Error, Json, Reply};
-use helmdeck_testkit::{call, function, manifest};
+use helmdeck_testkit::{call, function, manifest, patient};
 
 use crate::support::{EngineFixture, with_input};
 
@@ -75,7 +75,7 @@ async fn panic_is_handler_failed_with_fixed_text() {
 
 #[tokio::test(start_paused = true)]
 async fn pack_timeout_and_caller_deadline_both_apply() {
-    let text = manifest("t.slow", "", "").replace("builtin =", "timeout = \"2s\"\nbuiltin =");
+    let text = manifest("t.slow", "", "timeout = \"2s\"");
     let (pack, _) = function(&text, |_, _| async {
         tokio::time::sleep(Duration::from_secs(3600)).await;
         Ok(Reply::json(Json::parse("{}").unwrap()))
@@ -159,8 +159,7 @@ async fn highest_version_is_latest_duplicates_are_refused() {
     };
     let clock = Arc::new(helmdeck_testkit::ManualClock::default());
     let packs = vec![make("v1", "1"), make("v10", "10"), make("v9", "9"), make("v9", "99")];
-    let engine =
-        helmdeck_engine::Engine::builder(helmdeck_engine::Config::default()).builtins(packs).clock(clock).build();
+    let engine = helmdeck_engine::Engine::builder(patient()).builtins(packs).clock(clock).build();
     assert_eq!(engine.call(call("t.many", "")).await.unwrap().output.as_str(), "10");
     let mut pinned = call("t.many", "");
     pinned.version = helmdeck_core::Version::new(9);
@@ -181,10 +180,7 @@ async fn artifacts_belong_to_their_run_and_owner() {
     });
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("artifacts");
-    let engine = helmdeck_engine::Engine::builder(helmdeck_engine::Config::default())
-        .builtins(vec![pack])
-        .artifacts(&kept)
-        .build();
+    let engine = helmdeck_engine::Engine::builder(patient()).builtins(vec![pack]).artifacts(&kept).build();
     assert!(!kept.exists());
     let (a, b) = tokio::join!(engine.call(call("t.files", "")), engine.call(call("t.files", "")));
     let (a, b): (helmdeck_core::Outcome, helmdeck_core::Outcome) = (a.unwrap(), b.unwrap());

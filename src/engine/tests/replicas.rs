@@ -6,7 +6,7 @@ use std::time::Duration;
 use helmdeck_core::{CacheStatus, Clock, Code, Directive, Identity};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
 use helmdeck_memory::{Change, Delete, Kind, Namespace, Reach, Store};
-use helmdeck_testkit::{Counted, ManualClock, ReplicaStore, call, keyring, sealed_memory};
+use helmdeck_testkit::{Counted, ManualClock, ReplicaStore, call, keyring, patient, sealed_memory, until};
 
 use crate::support::{echo, status};
 
@@ -21,11 +21,7 @@ struct Replica {
 impl Replica {
     fn new(store: Arc<ReplicaStore>, clock: &Arc<ManualClock>) -> Self {
         let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
-        let cache = CacheConfig {
-            watch_interval: Duration::from_millis(1),
-            read_budget: Duration::from_secs(30),
-            ..CacheConfig::default()
-        };
+        let cache = CacheConfig { watch_interval: Duration::from_millis(1), ..patient().cache };
         let engine = Engine::builder(Config { cache, ..Config::default() })
             .builtins(vec![pack])
             .memory(Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None })
@@ -58,15 +54,6 @@ impl Replica {
     fn counts(&self, line: &str) -> bool {
         self.engine.metrics().lines().any(|of_metrics| of_metrics == line)
     }
-}
-
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !done().await {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("waited for {what}"));
 }
 
 async fn shared() -> (Arc<dyn Store>, Arc<ManualClock>) {

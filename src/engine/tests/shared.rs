@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use helmdeck_core::{Builtin, CacheStatus, Call, Code, Identity, Json, Outcome, Reply};
-use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{Counted, ManualClock, call, function, manifest, memory};
+use helmdeck_engine::Engine;
+use helmdeck_testkit::{Counted, ManualClock, call, function, manifest, memory, patient};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
@@ -30,7 +30,7 @@ async fn engine(pack: Builtin) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as _).await;
-    let builder = Engine::builder(Config::default()).builtins(vec![pack]).memory(memory);
+    let builder = Engine::builder(patient()).builtins(vec![pack]).memory(memory);
     (builder.artifacts(folder.path()).clock(clock).build(), folder)
 }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use helmdeck_core::{Builtin, CacheStatus, Call, Clock, Code, Directive, Identity, Json, Reply, Timestamp};
-use helmdeck_engine::{Config, Engine, Memory};
-use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
+use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 
 use crate::support::{EngineFixture, echo, status, with_input};
 
@@ -96,7 +96,7 @@ fn over(folder: &Path, command: &str, ttl: &str, memory: Memory, clock: Arc<Manu
          [memory]\ncache = true\nttl = \"{ttl}\"\n"
     );
     std::fs::write(folder.join("one.toml"), manifest).unwrap();
-    let engine = Engine::builder(Config::default()).packs_dir(folder).memory(memory).clock(clock as _).build();
+    let engine = Engine::builder(patient()).packs_dir(folder).memory(memory).clock(clock as _).build();
     assert!(engine.refused().is_empty(), "{:?}", engine.refused());
     engine
 }
@@ -173,7 +173,7 @@ async fn shortened_ttl_counts_for_stored_answers() {
 async fn answer_of_the_future_is_stale() {
     for hot_bytes in [0, 1 << 20] {
         let (pack, counted) = echo("stale_if_error = \"1h\"");
-        let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
+        let cache = CacheConfig { hot_bytes, ..patient().cache };
         let engine = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
         engine.run("t.echo", "{}").await;
         engine.settle().await;
@@ -224,7 +224,7 @@ fn writer(tag: &str) -> Builtin {
 #[tokio::test]
 async fn long_tags_are_stored_and_purged() {
     let (pack, counted) = echo("tags = [\"svc:{repo}\"]");
-    let cache = helmdeck_engine::CacheConfig { hot_bytes: 0, ..Default::default() };
+    let cache = CacheConfig { hot_bytes: 0, ..patient().cache };
     let engine = EngineFixture::with(vec![pack, writer("svc:{repo}")], Config { cache, ..Config::default() }).await;
     let input = format!("{{\"repo\":\"{}\"}}", "R".repeat(300));
     engine.run("t.echo", &input).await;
@@ -246,7 +246,7 @@ async fn write_without_tag_value_purges_the_family() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn deadline_within_stale_if_error_serves_stale() {
     for hot_bytes in [0, 1 << 20] {
         let hangs = Arc::new(AtomicUsize::new(0));
@@ -262,7 +262,7 @@ async fn deadline_within_stale_if_error_serves_stale() {
                 Ok(Reply::json(Json::parse("{\"n\":1}").unwrap()))
             }
         });
-        let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
+        let cache = CacheConfig { hot_bytes, ..patient().cache };
         let engine = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
         engine.run("t.echo", "{}").await;
         engine.settle().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Builtin, CacheStatus, Call, Clock, Json, Outcome, Reply};
 use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{Counted, ManualClock, function, manifest, memory};
+use helmdeck_testkit::{Counted, ManualClock, function, manifest, memory, patient};
 
 pub(crate) struct EngineFixture {
     pub(crate) engine: Engine,
@@ -15,7 +15,7 @@ pub(crate) struct EngineFixture {
 impl EngineFixture {
     /// An engine with gate 1 open, over a sealed store in memory.
     pub(crate) async fn open(builtins: Vec<Builtin>) -> Self {
-        Self::with(builtins, Config::default()).await
+        Self::with(builtins, patient()).await
     }
 
     pub(crate) async fn with(builtins: Vec<Builtin>, config: Config) -> Self {
@@ -29,7 +29,7 @@ impl EngineFixture {
     /// An engine with gate 1 shut.
     pub(crate) fn shut(builtins: Vec<Builtin>) -> Self {
         let clock = Arc::new(ManualClock::default());
-        let engine = Engine::builder(Config::default()).builtins(builtins).clock(Arc::clone(&clock) as _).build();
+        let engine = Engine::builder(patient()).builtins(builtins).clock(Arc::clone(&clock) as _).build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         Self { engine, clock }
     }

@@ -5,20 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_core::Clock;
-use helmdeck_engine::{Config, Engine, Memory};
+use helmdeck_engine::{Engine, Memory};
 use helmdeck_memory::{JanitorConfig, Kind, Namespace, Put, Store, StoreWrapper};
-use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, keyring, sealed_memory};
+use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, keyring, patient, sealed_memory};
 
 use crate::support::echo;
 
 async fn until(engine: &Engine, line: &str) {
-    let shown = async {
-        while !engine.metrics().lines().any(|of_metrics| of_metrics == line) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), shown).await;
-    assert!(waited.is_ok(), "no \"{line}\" in\n{}", engine.metrics());
+    helmdeck_testkit::until(line, async || engine.metrics().lines().any(|of_metrics| of_metrics == line)).await;
 }
 
 /// The store of one of several servers, which stays open for the others when that server ends.
@@ -41,7 +35,7 @@ async fn one_server_sweeps_until_another_takes_over() {
     let store = sealed_memory(Arc::clone(&clock) as _).await;
     let serve = || {
         let memory = Memory { store: Arc::new(Shared(Arc::clone(&store))), keyring: Arc::new(keyring()), system: None };
-        let engine = Engine::builder(Config::default()).memory(memory).clock(Arc::clone(&clock) as _).build();
+        let engine = Engine::builder(patient()).memory(memory).clock(Arc::clone(&clock) as _).build();
         engine.start_sweeping(JanitorConfig { interval: Duration::from_millis(1), ..JanitorConfig::default() });
         engine
     };
@@ -81,7 +75,7 @@ async fn janitor_metrics_show_work_and_findings() {
     let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
     let (pack, _) = echo("");
-    let engine = Engine::builder(Config::default())
+    let engine = Engine::builder(patient())
         .builtins(vec![pack])
         .memory(Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None })
         .clock(Arc::clone(&clock) as _)
@@ -107,13 +101,15 @@ async fn janitor_metrics_show_work_and_findings() {
     assert!(bytes.parse::<u64>().unwrap() > "a note".len() as u64, "{bytes}");
 
     store.set(Fault::Writes);
-    until(&engine, "helmdeck_janitor_failures_total 2").await;
+    let counts = |engine: &Engine, name: &str| -> u64 {
+        let metrics = engine.metrics();
+        metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
+    };
+    let failures = async || counts(&engine, "helmdeck_janitor_failures_total ") >= 2;
+    helmdeck_testkit::until("two failures", failures).await;
     store.set(Fault::None);
     engine.shutdown().await;
-    let runs = |engine: &Engine| {
-        let metrics = engine.metrics();
-        metrics.lines().find_map(|line| line.strip_prefix("helmdeck_janitor_runs_total ")).unwrap().to_owned()
-    };
+    let runs = |engine: &Engine| counts(engine, "helmdeck_janitor_runs_total ");
     let before = runs(&engine);
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(runs(&engine), before, "it has stopped");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use helmdeck_core::{Builtin, CacheStatus, Call, Code, Error, Identity, Json, Reply};
-use helmdeck_testkit::{call, function, manifest};
+use helmdeck_engine::{CacheConfig, Config};
+use helmdeck_testkit::{call, function, manifest, patient};
 use tokio::sync::Semaphore;
 
 use crate::support::{EngineFixture, status, with_input};
@@ -71,8 +72,8 @@ async fn write_invalidates_own_and_shared_answers_only() {
     packs.push(write);
     // Without a hot tier every answer comes from the store, so the rows of the other callers must still exist.
     for hot_bytes in [64 << 20, 0] {
-        let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
-        let config = helmdeck_engine::Config { cache, ..Default::default() };
+        let cache = CacheConfig { hot_bytes, ..patient().cache };
+        let config = Config { cache, ..Config::default() };
         let engine = EngineFixture::with(packs.clone(), config).await;
         for fail in [false, true] {
             fails.store(fail, Ordering::SeqCst);

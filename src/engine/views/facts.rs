@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use helmdeck_core::memory::{About, Fact, FactList, ListFacts, NewFact, Owner, RecallFacts, Recalled};
 use helmdeck_core::{Code, Error, Result};
-use helmdeck_memory::{Entry, Kind, Namespace, Put, StoreError};
+use helmdeck_memory::floors::Floors;
+use helmdeck_memory::{Entry, EntryMeta, Kind, Namespace, Put, StoreError, Written};
 
+use super::forget::TRIES;
 use super::listing::{self, EntryFilter};
 use super::{EngineViews, about, cleaned};
 
@@ -56,7 +58,37 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
     let mut put = Put::new(Namespace::of_caller(&owner.identity), Kind::Fact, key, value);
     put.category = category.to_owned();
     (put.tags, put.ttl, put.attributes) = (tags, Some(ttl), views.attributes(owner));
-    views.store().put(put).await.map(about).map_err(|error| views.trouble(FACT, error))
+    let mut tries = 1;
+    loop {
+        let floors = floors(views, &put.namespace).await?;
+        let ops = floors.put(put.clone()).map_err(|error| views.trouble(FACT, error))?;
+        match views.store().write(ops).await.map(|written| written.into_iter().next()) {
+            Ok(Some(Written::Put(meta))) => return Ok(about(*meta)),
+            Ok(_) => return Err(Error::new(Code::Internal, "the store answered a write with something else")),
+            // Somebody else wrote the first head.
+            Err(StoreError::VersionMismatch { .. }) if tries < TRIES => tries += 1,
+            Err(error) => return Err(views.trouble(FACT, error)),
+        }
+    }
+}
+
+async fn floors(views: &EngineViews, namespace: &Namespace) -> Result<Floors> {
+    Floors::read(views.store(), namespace).await.map_err(|error| views.trouble(FACT, error))
+}
+
+/// Returns whether a fact may be served, and says so if not.
+fn admit(views: &EngineViews, floors: &Floors, meta: &EntryMeta) -> bool {
+    let admitted = floors.admit(meta);
+    if !admitted {
+        views.hub.metrics.totals.unreadable.inc();
+        tracing::warn!(
+            tenant = &*meta.namespace.tenant,
+            user = &*meta.namespace.subject,
+            "a fact that was forgotten is in the store again, or its head was removed: it was put back from outside, and \
+             is left out"
+        );
+    }
+    admitted
 }
 
 pub(super) async fn list(views: &EngineViews, owner: &Owner, wanted: ListFacts) -> Result<FactList> {
@@ -69,19 +101,22 @@ pub(super) async fn list(views: &EngineViews, owner: &Owner, wanted: ListFacts) 
     };
     let namespace = Namespace::of_caller(&owner.identity);
     let found = listing::find(views, FACT, (&namespace, Kind::Fact), wanted).await?;
-    Ok(FactList { facts: found.entries.into_iter().map(about).collect(), next: found.next })
+    // After the list: a fact that was written meanwhile has no later epoch.
+    let floors = floors(views, &namespace).await?;
+    let entries = found.entries.into_iter().filter(|meta| admit(views, &floors, meta));
+    Ok(FactList { facts: entries.map(about).collect(), next: found.next })
 }
 
 pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFacts) -> Result<Recalled> {
     let namespace = Namespace::of_caller(&owner.identity);
-    let mut recalled = Recalled::default();
+    let mut recalled = Opened::default();
     if let Some(key) = &wanted.key {
         let RecallFacts { key: _, category, tag, prefix, limit, after } = &wanted;
         if [category, tag, prefix, after].iter().any(|other| other.is_some()) || limit.is_some() {
             return Err(invalid("\"key\" names one fact and goes with nothing else"));
         }
         open(views, &namespace, &trimmed("key", key)?, &mut recalled).await?;
-        return Ok(recalled);
+        return served(views, &namespace, recalled).await;
     }
     let wanted = EntryFilter {
         category: wanted.category.as_deref(),
@@ -102,14 +137,34 @@ pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFac
         open(views, &namespace, &found.entries[index].key, &mut recalled).await?;
     }
     recalled.next = found.next;
-    Ok(recalled)
+    served(views, &namespace, recalled).await
+}
+
+/// Leaves out facts that were put back.
+async fn served(views: &EngineViews, namespace: &Namespace, mut opened: Opened) -> Result<Recalled> {
+    if !opened.facts.is_empty() {
+        let floors = floors(views, namespace).await?;
+        let before = opened.facts.len();
+        opened.facts.retain(|(meta, _)| admit(views, &floors, meta));
+        opened.unreadable += (before - opened.facts.len()) as u64;
+    }
+    let facts = opened.facts.into_iter().map(|(meta, value)| Fact { about: about(meta), value }).collect();
+    Ok(Recalled { facts, next: opened.next, unreadable: opened.unreadable })
+}
+
+/// Facts as they were opened.
+#[derive(Default)]
+struct Opened {
+    facts: Vec<(EntryMeta, String)>,
+    next: Option<String>,
+    unreadable: u64,
 }
 
 /// Opens one fact. One that expired since the list is skipped.
-async fn open(views: &EngineViews, namespace: &Namespace, key: &str, recalled: &mut Recalled) -> Result<()> {
+async fn open(views: &EngineViews, namespace: &Namespace, key: &str, recalled: &mut Opened) -> Result<()> {
     match views.store().get(namespace, Kind::Fact, key).await {
         Ok(Some(Entry { meta, value })) => match String::from_utf8(value.into()) {
-            Ok(value) => recalled.facts.push(Fact { about: about(meta), value }),
+            Ok(value) => recalled.facts.push((meta, value)),
             Err(_) => recalled.unreadable += 1,
         },
         Ok(None) => {}

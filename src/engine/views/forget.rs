@@ -5,11 +5,11 @@
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use helmdeck_core::memory::{Forget, Forgotten, MemoryPart, Owner, Selection};
-use helmdeck_core::{Identity, PackName, Result};
-use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page};
+use helmdeck_core::{Code, Error, Identity, PackName, Result};
+use helmdeck_memory::floors::Floors;
+use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page, StoreError, Written};
 
 use super::EngineViews;
 use super::facts::trimmed;
@@ -17,8 +17,8 @@ use crate::cache::purge::Selector;
 
 /// Entries per transaction.
 const BATCH: usize = 500;
-/// How long to wait for queued answers.
-const QUEUE_WAIT: Duration = Duration::from_secs(2);
+/// How often a delete is tried while others write the head of the same caller.
+pub(super) const TRIES: u32 = 16;
 /// Operation name in the metrics of store failures.
 const FORGET: &str = "forget";
 
@@ -44,6 +44,12 @@ impl Holders {
 
 pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget) -> Result<Forgotten> {
     let (parts, selection) = request.selection()?;
+    if parts.contains(&MemoryPart::Audit) && owner.administrator.is_none() {
+        return Err(Error::new(
+            Code::Forbidden,
+            "audit rows are the operator's: only an administrator removes them, with `helmdeck memory forget` or over REST",
+        ));
+    }
     let mut forgotten = Forgotten::default();
     for part in parts {
         let removed = match (part, selection) {
@@ -52,11 +58,11 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
             (MemoryPart::Conversations, _) => conversations(views, owner).await?,
             (MemoryPart::Audit, Selection::Pack(pack)) => audit(views, owner, Some(pack)).await?,
             (MemoryPart::Audit, _) => audit(views, owner, None).await?,
-            (MemoryPart::Facts, Selection::Key(key)) => one(views, owner, Kind::Fact, &trimmed("key", key)?).await?,
+            (MemoryPart::Facts, Selection::Key(key)) => facts(views, owner, Some(&[trimmed("key", key)?])).await?,
             (MemoryPart::Facts, Selection::Category(name)) => {
                 category(views, owner, Kind::Fact, &trimmed("category", name)?).await?
             }
-            (MemoryPart::Facts, _) => all(views, owner, Kind::Fact).await?,
+            (MemoryPart::Facts, _) => facts(views, owner, None).await?,
             (MemoryPart::Notes, Selection::Key(key)) => one(views, owner, Kind::Note, key).await?,
             (MemoryPart::Notes, Selection::Category(name)) => category(views, owner, Kind::Note, name).await?,
             (MemoryPart::Notes, _) => all(views, owner, Kind::Note).await?,
@@ -111,12 +117,13 @@ async fn category(views: &EngineViews, owner: &Owner, kind: Kind, name: &str) ->
         loop {
             let listing = views.store().list(&namespace, kind, "", Page { limit: BATCH, after });
             let page = listing.await.map_err(|error| views.trouble(FORGET, error))?;
-            let key = |meta: EntryMeta| Delete::Key { namespace: namespace.clone(), kind, key: meta.key };
-            let meant = page.entries.into_iter().filter(|meta| meta.category == name);
-            let deletes: Vec<Op> = meant.map(|meta| Op::Delete(key(meta))).collect();
-            if !deletes.is_empty() {
-                removed += remove(views, deletes).await?;
-            }
+            let meant = page.entries.into_iter().filter(|meta: &EntryMeta| meta.category == name);
+            let keys: Vec<String> = meant.map(|meta| meta.key).collect();
+            removed += match kind {
+                _ if keys.is_empty() => 0,
+                Kind::Fact => facts(views, owner, Some(&keys)).await?,
+                _ => remove(views, keys.iter().map(|key| of_key(&namespace, kind, key)).collect()).await?,
+            };
             match page.next {
                 Some(next) => after = Some(next),
                 None => break,
@@ -124,6 +131,36 @@ async fn category(views: &EngineViews, owner: &Owner, kind: Kind, name: &str) ->
         }
     }
     Ok(removed)
+}
+
+fn of_key(namespace: &Namespace, kind: Kind, key: &str) -> Op {
+    Op::Delete(Delete::Key { namespace: namespace.clone(), kind, key: key.to_owned() })
+}
+
+/// Deletes facts of a caller: those of these keys, or all. None of them is served again if it is put back.
+async fn facts(views: &EngineViews, owner: &Owner, keys: Option<&[String]>) -> Result<u64> {
+    let namespace = Namespace::of_caller(&owner.identity);
+    let trouble = |error| views.trouble(FORGET, error);
+    let mut tries = 1;
+    loop {
+        let floors = Floors::read(views.store(), &namespace).await.map_err(trouble)?;
+        let page = Page { limit: 1, after: None };
+        let held = views.store().list(&namespace, Kind::Fact, "", page).await.map_err(trouble)?;
+        if held.entries.is_empty() && !floors.is_there() {
+            return Ok(0);
+        }
+        let mut batch: Vec<Op> = match keys {
+            None => vec![Op::Delete(everything(namespace.clone(), Kind::Fact, String::new()))],
+            Some(keys) => keys.iter().map(|key| of_key(&namespace, Kind::Fact, key)).collect(),
+        };
+        batch.push(floors.forget(keys).map_err(trouble)?);
+        match views.hub.own_deletes.run(views.store().write(batch)).await {
+            Ok(written) => return Ok(Written::deleted(&written)),
+            // Somebody else wrote the head.
+            Err(StoreError::VersionMismatch { .. }) if tries < TRIES => tries += 1,
+            Err(error) => return Err(trouble(error)),
+        }
+    }
 }
 
 async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
@@ -153,13 +190,15 @@ async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> R
     views.audit.recent.retain(|call| {
         (call.identity.tenant(), call.identity.user()) != (tenant, user) || pack.is_some_and(|pack| call.pack != *pack)
     });
-    let delete = everything(Namespace::of_caller(&owner.identity), Kind::Audit, prefix);
-    remove(views, vec![Op::Delete(delete)]).await
+    let by = owner.administrator.as_deref().unwrap_or_default();
+    let (caller, now) = (Namespace::of_caller(&owner.identity), views.hub.clock.now());
+    let removed = helmdeck_memory::audit::remove(views.store(), &caller, &prefix, by, now).await;
+    removed.map_err(|error| views.trouble(FORGET, error))
 }
 
 /// Writes queued answers first, so that their namespaces are known.
 async fn cache(views: &EngineViews, owner: &Owner, pending: &mut bool) -> Result<u64> {
-    let _ = tokio::time::timeout(QUEUE_WAIT, views.hub.queue.flush()).await;
+    let _ = tokio::time::timeout(views.hub.config.write_budget, views.hub.queue.flush()).await;
     let mut rows = 0;
     for namespace in namespaces(views, owner, Kind::Cache).await? {
         let purged = views.hub.purge(Selector::Namespace(namespace)).await;

@@ -13,7 +13,6 @@ mod trouble;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -38,8 +37,6 @@ use helmdeck_redact as redact;
 const PACK: &str = "pack";
 /// The attribute that names the pack that called it.
 const CALLED_BY: &str = "called_by";
-/// How long a reader of the audit waits for queued rows.
-const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
 /// The views of one engine, for one pack or a transport.
 #[derive(Clone)]
@@ -92,9 +89,9 @@ impl EngineViews {
         Ok(Written::deleted(&written))
     }
 
-    /// Waits briefly for queued rows, so that a caller finds its own latest call.
+    /// Waits for queued rows within the time budget of a write, so that a caller finds its own latest call.
     pub(crate) async fn settle_audit(&self) {
-        let _ = tokio::time::timeout(AUDIT_WAIT, self.audit.flush()).await;
+        let _ = tokio::time::timeout(self.hub.config.write_budget, self.audit.flush()).await;
     }
 
     /// Returns the habits of a caller, from the audit.

@@ -9,6 +9,7 @@ use helmdeck_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ArchiveError;
+use crate::audit;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::StoreError;
 use crate::framing::Framed;
@@ -17,7 +18,8 @@ use crate::keyring::KeyRing;
 use crate::ops::{Put, Restore};
 
 const MAGIC: &[u8; 8] = b"HELMDECK";
-const FORMAT: u32 = 1;
+/// The format that is written; format 1 is read too.
+const FORMAT: u32 = 2;
 const ID_BYTES: usize = 16;
 const HEADER_BYTES: usize = MAGIC.len() + 4 + 16 + ID_BYTES;
 /// The longest sealed record: far above any limit on values, and small enough to hold.
@@ -81,7 +83,7 @@ impl<W: Write> Writer<W> {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&FORMAT.to_be_bytes());
-        header[12..28].copy_from_slice(ring.current_id().as_bytes());
+        header[12..28].copy_from_slice(ring.current_id_bytes());
         header[28..].copy_from_slice(&id);
         out.write_all(&header)?;
         Ok(Self { out, records: Records::new(ring, header) })
@@ -163,11 +165,12 @@ impl<R: Read> Reader<R> {
             return Err(ArchiveError::NotAnArchive);
         }
         let format = header[8..12].iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
-        if format != FORMAT {
-            return Err(ArchiveError::OtherFormat(format));
-        }
-        if !ring.ids().any(|id| id.as_bytes() == &header[12..28]) {
-            let archive = String::from_utf8_lossy(&header[12..28]).escape_debug().to_string();
+        let archive = match format {
+            1 => String::from_utf8_lossy(&header[12..28]).escape_debug().to_string(),
+            FORMAT => hex(&header[12..28]),
+            other => return Err(ArchiveError::OtherFormat(other)),
+        };
+        if !ring.knows(&archive) {
             return Err(ArchiveError::WrongKey { archive, given: ring.ids().collect::<Vec<_>>().join(", ") });
         }
         Ok(Self { input, records: Records::new(ring, header) })
@@ -226,6 +229,9 @@ fn entry(plain: Vec<u8>) -> Option<Put> {
     put.category = meta.category;
     put.tags = meta.tags;
     put.attributes = meta.attributes;
+    if put.kind == Kind::Audit {
+        audit::unlink(&mut put.attributes);
+    }
     put.restore = Some(Restore {
         version: meta.version,
         created_at: meta.created_at,

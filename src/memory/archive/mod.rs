@@ -1,7 +1,7 @@
 //! Archives: a store, or a part of one, as one sealed file that any other store can import.
 //!
 //! ```text
-//! "HELMDECK" | format (4) | key id (16 hex digits) | archive id (16)
+//! "HELMDECK" | format (4) | key id (16) | archive id (16)
 //! length (4) | sealed record 0
 //! length (4) | sealed record 1 ...
 //! length (4) | sealed end with the number of records
@@ -32,7 +32,7 @@ pub struct ArchiveFilter {
 }
 
 impl ArchiveFilter {
-    /// Returns whether an entry matches.
+    /// Returns whether an entry matches. Heads never do.
     #[must_use]
     pub fn takes(&self, namespace: &Namespace, kind: Kind) -> bool {
         let ours = |wanted: &Namespace| {
@@ -40,7 +40,8 @@ impl ArchiveFilter {
                 && wanted.subject == namespace.subject
                 && (wanted.session.is_none() || wanted.session == namespace.session)
         };
-        self.kind.is_none_or(|wanted| wanted == kind) && self.namespace.as_ref().is_none_or(ours)
+        // A head belongs to the store that wrote it.
+        kind != Kind::Head && self.kind.is_none_or(|wanted| wanted == kind) && self.namespace.as_ref().is_none_or(ours)
     }
 }
 
@@ -52,7 +53,7 @@ pub enum ArchiveError {
     #[error("this is not an archive of helmdeck")]
     NotAnArchive,
     /// The format version is unknown.
-    #[error("the archive has format {0}; this version reads format 1")]
+    #[error("the archive has format {0}; this version reads formats 1 and 2")]
     OtherFormat(u32),
     /// The archive was sealed with another key.
     #[error("the archive was sealed with key {archive}; the key given is {given}")]

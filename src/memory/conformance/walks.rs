@@ -48,14 +48,14 @@ pub(super) async fn a_walk_comes_by_every_row_of_everybody_once(s: Fixture) {
         }
     }
     s.clock.advance(Duration::from_secs(2));
-    for limit in [1, 7, 75, 1000] {
+    for limit in [1, 7, 90, 1000] {
         let (rows, parts) = walk(&*s.store, limit).await;
-        assert!(parts <= 75 / limit + 1, "{parts} parts of {limit}");
+        assert!(parts <= 90 / limit + 1, "{parts} parts of {limit}");
         assert_eq!(rows.len(), expected.len(), "parts of {limit}");
         for row in rows {
             let (meta, value) = &expected[&(row.meta.namespace.clone(), row.meta.kind, row.meta.key.clone())];
             assert_eq!((&row.meta, row.value.unwrap()), (meta, value.clone().into()));
-            assert!(row.key_id.is_empty() || row.key_id.len() == 16, "{}", row.key_id);
+            assert!(row.key_id.is_empty() || row.key_id.len() == 32, "{}", row.key_id);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Tests: the conformance suite on every driver, and tests that need a real file.
 
+mod audit;
 mod conformance;
 mod crash;
+mod first_format;
 mod flips;
+mod floors;
 mod janitor;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::SystemClock;
-use helmdeck_testkit::Postgres as Server;
+use helmdeck_testkit::{Postgres as Server, until};
 
 use super::{KEY_A, KEY_B, alice, get, id, put, ring};
 use crate::drivers::postgres::Postgres;
@@ -377,11 +377,7 @@ async fn lock_is_exclusive_and_freed_with_its_store() {
     std::mem::forget(held);
     two.close().await.unwrap();
     drop(two);
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while one.try_lock("flight", hour).await.unwrap().is_none() {
-        assert!(std::time::Instant::now() < end, "a lock without an owner is free");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("a lock without an owner", async || one.try_lock("flight", hour).await.unwrap().is_some()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -409,9 +405,5 @@ async fn dropping_futures_harms_nothing() {
     store.put(put("after", "v")).await.unwrap();
     let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
     // The last of those that were dropped may be on its way to its end.
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while server.query(&url, idle) != "0" {
-        assert!(std::time::Instant::now() < end, "a transaction was left open");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("the end of every transaction", async || server.query(&url, idle) == "0").await;
 }

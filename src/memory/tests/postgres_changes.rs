@@ -1,8 +1,6 @@
 //! Tests of the outbox: what replicas hear of the deletes of others.
 
-use std::time::Duration;
-
-use helmdeck_testkit::Postgres as Server;
+use helmdeck_testkit::{Postgres as Server, ends};
 
 use super::postgres::open_at;
 use super::{alice, put};
@@ -14,9 +12,7 @@ async fn deletes_are_notified_also_after_a_lost_connection() {
     let url = server.database();
     let (one, two) = (open_at(&url).await.unwrap(), open_at(&url).await.unwrap());
     let (mut heard_by_one, mut heard_by_two) = (one.changes().unwrap(), two.changes().unwrap());
-    let hear = async |changes: &mut crate::Changes| {
-        tokio::time::timeout(Duration::from_secs(30), changes.recv()).await.unwrap().unwrap()
-    };
+    let hear = async |changes: &mut crate::Changes| ends("a change", changes.recv()).await.unwrap();
     let delete = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "repo:a\0b".into() };
     one.delete(delete.clone()).await.unwrap();
     assert_eq!(hear(&mut heard_by_two).await, Change::Deleted(delete.clone()));
@@ -42,7 +38,7 @@ async fn hear_deleted(changes: &mut crate::Changes) -> Delete {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), hear).await.unwrap()
+    ends("a delete", hear).await
 }
 
 fn note(key: &str) -> Delete {
@@ -72,7 +68,7 @@ async fn cut_off_replica_reads_what_it_missed() {
     }
     // It says so as long as it is cut off: what it keeps meanwhile may be deleted meanwhile.
     for _ in 0..3 {
-        let said = tokio::time::timeout(Duration::from_secs(30), heard.recv()).await.unwrap().unwrap();
+        let said = ends("a change", heard.recv()).await.unwrap();
         assert_eq!(said, Change::Anything);
     }
     door(true);
@@ -111,7 +107,7 @@ async fn old_deletes_are_swept_and_the_version_before_is_heard() {
     let store = open_at(&url).await.unwrap();
     let mut heard = store.changes().unwrap();
     server.sql(&url, "UPDATE memory_generation SET value = value + 1");
-    let change = tokio::time::timeout(Duration::from_secs(30), heard.recv()).await.unwrap().unwrap();
+    let change = ends("a change", heard.recv()).await.unwrap();
     assert_eq!(change, Change::Anything);
     store.delete(note("k")).await.unwrap();
     let old = "INSERT INTO memory_changes (origin, payload, at) SELECT 0, '[]', now() - interval '11 minutes'

@@ -14,15 +14,11 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Reads until the answer arrives: a read notices a replaced file within 200 ms.
 async fn until(store: &Arc<dyn Store>, key: &str, expected: Option<&str>) {
-    let start = Instant::now();
-    loop {
+    let has_come = async || {
         let found = get(store, key).await.unwrap().map(|entry| entry.value);
-        if found.as_deref() == expected.map(str::as_bytes) {
-            return;
-        }
-        assert!(start.elapsed() < Duration::from_secs(30), "{key} is {found:?}, not {expected:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        found.as_deref() == expected.map(str::as_bytes)
+    };
+    helmdeck_testkit::until(format!("{key} to be {expected:?}"), has_come).await;
 }
 
 #[tokio::test]

@@ -31,6 +31,11 @@ pub(crate) fn challenge(refusal: Refusal, detail: &'static str) -> Problem {
     Problem::new(code, detail).with_header(WWW_AUTHENTICATE, header)
 }
 
+/// Makes the answer to a request whose token was revoked while it ran.
+pub(crate) fn revoked() -> Problem {
+    challenge(Refusal::InvalidToken, "the token was revoked while the request ran")
+}
+
 /// Refuses callers without a permission.
 pub(crate) fn need(caller: &Caller, permission: &Permission) -> Result<(), Problem> {
     caller.need(permission).map_err(|error| refused(error, &permission.to_string()))

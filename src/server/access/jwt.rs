@@ -3,13 +3,12 @@
 //! It follows the advice of RFC 8725. The token never decides how it is checked. The matching key decides the
 //! algorithm. A key embedded in the token, or linked from it, is ignored. A token with `crit` is refused.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use helmdeck_core::json::read_strict;
-use helmdeck_core::{Caller, Identity, Permissions, Timestamp};
+use helmdeck_core::{Caller, Credential, Identity, Permissions, Timestamp};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::{Map, Value};
 
@@ -148,7 +147,7 @@ impl Rules {
             }
             Some(_) => return Err(Reason("its scope is neither text nor a list")),
         };
-        Ok((Caller { identity: Arc::new(identity), permissions: Arc::new(permissions) }, expires))
+        Ok((Caller::proven(identity, permissions, Credential::Jwt { expires_at: expires }), expires))
     }
 
     /// Checks `aud`: a server that is not named must refuse the token, even if it has no name.

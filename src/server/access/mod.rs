@@ -17,18 +17,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::secrets::Secret;
-use helmdeck_core::{Caller, Clock, Code, Error, Identity, Permissions, Timestamp};
+use helmdeck_core::{Caller, Clock, Code, Credential, Error, Identity, Permissions, Timestamp, TokenCredential};
 use helmdeck_egress::Egress;
 use helmdeck_server_config::{AuthConfig, KeySource};
 use helmdeck_system::System;
-use helmdeck_system::tokens::{ApiToken, LINK, PAGES, PREFIX, Shown, USED_EVERY};
+use helmdeck_system::tokens::{ApiToken, LINK, PAGES, PREFIX, PresentedToken, ProvenToken, USED_EVERY};
 use http::{HeaderMap, Uri};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use moka::sync::Cache;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-pub(crate) use challenge::{need, need_run, need_token, reach};
+pub(crate) use challenge::{need, need_run, need_token, reach, revoked};
 pub(crate) use extract::By;
 #[cfg(feature = "ui")]
 pub(crate) use pages::is_local;
@@ -173,10 +173,7 @@ impl Access {
             browsers: auth.browsers,
             #[cfg(feature = "ui")]
             provider: auth.provider.map(provider::Provider::new),
-            anonymous: Caller {
-                identity: Arc::new(Identity::anonymous()),
-                permissions: Arc::new(auth.anonymous.unwrap_or_default()),
-            },
+            anonymous: Caller::new(Identity::anonymous(), auth.anonymous.unwrap_or_default()),
             // The cache uses the system clock, only to free memory. Our clock decides.
             known: Cache::builder().max_capacity(MAX_KNOWN).time_to_live(JWT_KNOWN_FOR).build(),
             clock,
@@ -197,6 +194,20 @@ impl Access {
             // Rare, and boxed so that it does not enlarge the future of every request.
             None => Box::pin(self.proven(token, digest)).await,
         }
+    }
+
+    /// Returns the caller of a request to a page, or to anything else.
+    ///
+    /// # Errors
+    /// As [`Access::caller`].
+    pub(crate) async fn caller_of(&self, page: bool, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
+        #[cfg(feature = "ui")]
+        if page {
+            return Box::pin(self.page_caller(uri, headers)).await;
+        }
+        #[cfg(not(feature = "ui"))]
+        let _ = page;
+        self.caller(uri, headers).await
     }
 
     /// Returns the caller of a token in the cache, if the token is still valid.
@@ -254,8 +265,8 @@ impl Access {
     }
 
     async fn check_api_token(&self, system: &System, token: &str) -> Result<Proof, Trouble> {
-        let shown = Shown::parse(token).ok_or(Reason("it is not written as an API token"))?;
-        let found = system.find_token(&shown).await.map_err(|error| {
+        let presented = PresentedToken::parse(token).ok_or(Reason("it is not written as an API token"))?;
+        let found = system.prove_token(&presented).await.map_err(|error| {
             let message = "the record of API tokens is not available";
             Trouble::Unavailable(Error::new(Code::Overloaded, message).with_source(error))
         })?;
@@ -268,10 +279,7 @@ impl Access {
             return Err(Reason("the API token is revoked or has expired").into());
         }
         self.note_use(system, &found, now);
-        let identity = Identity::new(&found.tenant, &found.subject)
-            .map_err(|_| Reason("its tenant or subject is not acceptable"))?;
-        let caller =
-            Caller { identity: Arc::new(identity), permissions: Arc::new(Permissions::of_scope(&found.scope)) };
+        let caller = caller_of_token(&found).map_err(|_| Reason("its tenant or subject is not acceptable"))?;
         let ends = found.expires_at.unwrap_or(Timestamp::MAX);
         Ok(Proof { caller, ends, keys: None, lives: API_TOKEN_KNOWN_FOR })
     }
@@ -288,6 +296,14 @@ impl Access {
             }
         });
     }
+}
+
+/// Returns the caller that a token proves.
+fn caller_of_token(token: &ProvenToken) -> Result<Caller, String> {
+    let credential =
+        TokenCredential { id: token.id.clone(), ancestors: token.ancestors.clone(), expires_at: token.expires_at };
+    let identity = Identity::new(&token.tenant, &token.subject)?;
+    Ok(Caller::proven(identity, Permissions::of_scope(&token.scope), Credential::Token(Arc::new(credential))))
 }
 
 /// Says whether a token is that of a browser or of a sign-in link, which are for the pages only.

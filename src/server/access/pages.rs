@@ -5,14 +5,15 @@
 
 use std::time::Duration;
 
-use helmdeck_core::{Caller, Code, Error, Identity, Permissions, Secret};
+use helmdeck_core::{Caller, Code, Error, Identity, Permissions, Secret, Timestamp};
 use helmdeck_server_config::{host_name, is_local_name};
-use helmdeck_system::tokens::{ApiToken, LINK, PAGES, Shown};
+use helmdeck_system::System;
+use helmdeck_system::tokens::{LINK, NewToken, PAGES, PresentedToken, ProvenToken};
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use sha2::{Digest, Sha256};
 
-use super::{API_TOKEN_KNOWN_FOR, Access, VerifiedToken, bearer};
+use super::{API_TOKEN_KNOWN_FOR, Access, VerifiedToken, bearer, caller_of_token};
 use crate::problem::Problem;
 
 /// How long a browser stays signed in.
@@ -41,38 +42,38 @@ impl Access {
         }
         let began = self.clock.monotonic();
         let Some(found) = self.browser_token(token).await? else { return Ok(self.anonymous.clone()) };
-        let Ok(identity) = Identity::new(&found.tenant, &found.subject) else { return Ok(self.anonymous.clone()) };
-        let permissions = Permissions::of_scope(&found.scope);
-        let caller = Caller { identity: identity.into(), permissions: permissions.into() };
+        let Ok(caller) = caller_of_token(&found) else { return Ok(self.anonymous.clone()) };
         let until = began.saturating_add(API_TOKEN_KNOWN_FOR);
-        let ends = found.expires_at.unwrap_or(helmdeck_core::Timestamp::MAX);
+        let ends = found.expires_at.unwrap_or(Timestamp::MAX);
         self.known.insert(digest, VerifiedToken { caller: caller.clone(), ends, until, keys: None });
         Ok(caller)
     }
 
-    async fn browser_token(&self, token: &str) -> Result<Option<ApiToken>, Problem> {
-        let (Some(system), Some(shown)) = (&self.browsers, Shown::parse(token)) else { return Ok(None) };
-        let found = system.find_token(&shown).await.map_err(|error| {
+    /// Returns the token of a browser that is valid.
+    async fn browser_token(&self, token: &str) -> Result<Option<ProvenToken>, Error> {
+        let (Some(system), Some(presented)) = (&self.browsers, PresentedToken::parse(token)) else { return Ok(None) };
+        let found = system.prove_token(&presented).await.map_err(|error| {
             Error::new(Code::Overloaded, "the record of tokens is not available").with_source(error)
         })?;
-        let browsers = |token: &ApiToken| token.has_word(PAGES) && !token.has_word(LINK);
+        let browsers = |token: &ProvenToken| token.has_word(PAGES) && !token.has_word(LINK);
         Ok(found.filter(|token| browsers(token) && token.is_live(self.clock.now())))
     }
 
     /// Exchanges the token of a sign-in link for its caller, once. `None` if it is not such a token.
     async fn link_caller(&self, token: &str) -> Result<Option<Caller>, String> {
-        let (Some(system), Some(shown)) = (&self.browsers, Shown::parse(token)) else { return Ok(None) };
+        let (Some(system), Some(presented)) = (&self.browsers, PresentedToken::parse(token)) else { return Ok(None) };
         let unavailable = |error| {
             tracing::warn!(%error, "a sign-in link could not be checked");
             "the link could not be checked; the log of the server says why".to_owned()
         };
-        let found = system.find_token(&shown).await.map_err(unavailable)?;
+        let found = system.prove_token(&presented).await.map_err(unavailable)?;
         let Some(link) = found.filter(|token| token.has_word(LINK)) else { return Ok(None) };
-        if !system.use_up_token(&link.id, self.clock.now()).await.map_err(unavailable)? {
+        if !system.use_up_token(&link, self.clock.now()).await.map_err(unavailable)? {
             return Err("this link was used already, or is older than a minute; run `helmdeck ui` again".to_owned());
         }
+        // The link is used up, so the browser's token does not descend from it.
         let identity = Identity::new(&link.tenant, &link.subject)?;
-        Ok(Some(Caller { identity: identity.into(), permissions: Permissions::of_scope(&link.scope).into() }))
+        Ok(Some(Caller::new(identity, Permissions::of_scope(&link.scope))))
     }
 
     /// Signs a browser in with a token, or with that of a sign-in link, and returns the `Set-Cookie` header.
@@ -98,7 +99,8 @@ impl Access {
 
     /// Gives a browser a token with the rights of a caller, and returns the `Set-Cookie` header.
     ///
-    /// The browser's previous token is revoked.
+    /// That token ends with the credential of the caller, and at the latest after [`SIGNED_IN_FOR`]. The browser's previous
+    /// token is revoked.
     ///
     /// # Errors
     /// What is wrong, for the person.
@@ -117,27 +119,35 @@ impl Access {
             return Err("this token is for one session only; sign in with one that is not".to_owned());
         }
         let now = self.clock.now();
-        let browser = ApiToken {
-            id: String::new(),
+        let ends = now.saturating_add(SIGNED_IN_FOR);
+        let ends = caller.credential.expires_at().map_or(ends, |expires| ends.min(expires));
+        let browser = NewToken {
             name: "web".to_owned(),
             tenant: caller.identity.tenant().to_owned(),
             subject: caller.identity.user().to_owned(),
             scope: format!("{} {PAGES}", caller.permissions.to_scope()),
             created_at: now,
-            expires_at: Some(now.saturating_add(SIGNED_IN_FOR)),
-            revoked_at: None,
-            used_at: None,
+            expires_at: Some(ends),
+            ancestors: caller.credential.ancestors_of_child(),
         };
         let (_, text) = system.create_token(browser).await.map_err(|error| {
             tracing::warn!(%error, "a sign-in could not be stored");
             "the sign-in could not be stored; the log of the server says why"
         })?;
-        if let Some(previous) = cookie(headers).and_then(Shown::parse)
-            && let Err(error) = system.revoke_token(previous.id(), now).await
-        {
+        if let Err(error) = self.give_up_cookie(system, headers).await {
             tracing::warn!(%error, "the previous sign-in of a browser could not be revoked");
         }
-        set_cookie(&text, headers, secure, SIGNED_IN_FOR.as_secs())
+        set_cookie(&text, headers, secure, ends.since(now).as_secs())
+    }
+
+    /// Revokes the token of a browser, if its cookie proves it.
+    async fn give_up_cookie(&self, system: &System, headers: &HeaderMap) -> Result<(), Error> {
+        let Some(token) = cookie(headers) else { return Ok(()) };
+        if let Some(token) = self.browser_token(token).await? {
+            let given_up = system.give_up_token(&token, self.clock.now()).await;
+            given_up.map_err(|error| Error::new(Code::Overloaded, "the token was not revoked").with_source(error))?;
+        }
+        Ok(())
     }
 
     /// Revokes the token of a browser, and returns the `Set-Cookie` header that deletes it there.
@@ -145,8 +155,8 @@ impl Access {
     /// # Errors
     /// A sentence for the person if the token could not be revoked.
     pub(crate) async fn sign_out(&self, headers: &HeaderMap) -> Result<HeaderValue, String> {
-        if let (Some(system), Some(shown)) = (&self.browsers, cookie(headers).and_then(Shown::parse)) {
-            system.revoke_token(shown.id(), self.clock.now()).await.map_err(|error| {
+        if let Some(system) = &self.browsers {
+            self.give_up_cookie(system, headers).await.map_err(|error| {
                 tracing::warn!(%error, "a sign-in could not be revoked");
                 "the sign-out could not be stored; try again, or revoke the token at a shell"
             })?;

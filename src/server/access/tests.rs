@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use helmdeck_testkit::{Issuer, key_set};
+use helmdeck_system::tokens::{NewToken, TokenReach};
+use helmdeck_testkit::{Issuer, key_set, until};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -75,16 +76,14 @@ impl TestServer {
         scope: &str,
         expires_at: Option<Timestamp>,
     ) -> (String, String) {
-        let token = ApiToken {
-            id: String::new(),
+        let token = NewToken {
             name: String::new(),
             tenant: tenant.to_owned(),
             subject: user.to_owned(),
             scope: scope.to_owned(),
             created_at: START,
             expires_at,
-            revoked_at: None,
-            used_at: None,
+            ancestors: Vec::new(),
         };
         let (made, text) = self.system.create_token(token).await.unwrap();
         (made.id, text.expose().to_owned())
@@ -353,7 +352,7 @@ async fn revoked_api_token_is_refused_within_a_second() {
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
     // A second handle stands for another process.
     let elsewhere = System::at(client.folder.path().join("helmdeck.db"));
-    assert!(elsewhere.revoke_token(&id, START).await.unwrap());
+    assert!(elsewhere.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
     client.fixture.clock.advance(Duration::from_millis(499));
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200, "it is remembered for half a second");
     client.fixture.clock.advance(Duration::from_millis(1));
@@ -381,12 +380,7 @@ async fn a_use_of_an_api_token_is_noted() {
     let client = TestServer::plain().await;
     let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
     client.post(RUN, &token, "{}").await;
-    let noted = async {
-        while client.system.tokens().await.unwrap()[0].used_at != Some(START) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), noted).await.unwrap();
+    until("the use", async || client.system.tokens().await.unwrap()[0].used_at == Some(START)).await;
 }
 
 #[tokio::test]

@@ -33,13 +33,14 @@ use super::running::Unstarted;
 use super::session_seal::SessionSeal;
 use super::sessions::{Reservation, Session, Sessions};
 use super::span::{self, Asked};
-use super::state::{CallerContext, McpState, Validity, visiting};
+use super::state::{CallerContext, McpState, visiting};
 use super::stream::Stream;
 use super::table::Tables;
 use crate::ServerConfig;
 use crate::headers::{EVENTS, JSON};
 use crate::limits::Admission;
 use crate::problem::Problem;
+use crate::validity::Validity;
 use crate::{body, session_header};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -163,7 +164,7 @@ impl Inner {
             let latest = Arc::clone(&session);
             asking.visit.validity = Validity::new(move || {
                 let latest = Arc::clone(&latest);
-                async move { latest.holds().await }
+                async move { latest.standing().await }
             });
             asking.session = Some(session);
         }

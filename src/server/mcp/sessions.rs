@@ -19,7 +19,7 @@ use rmcp::transport::streamable_http_server::session::{SessionManager, SessionSt
 use super::McpConfig;
 use super::running::Running;
 use super::session_seal::{SealedSession, SessionSeal};
-use super::state::Validity;
+use crate::validity::{Standing, Validity};
 
 /// Interval of the check for idle sessions and for sessions whose token ended.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -257,7 +257,7 @@ impl Sessions {
         let now = self.clock.monotonic();
         let sessions: Vec<Arc<Session>> = self.open().by_id.values().cloned().collect();
         for session in &sessions {
-            if session.is_idle(now, self.config.session_idle) || !session.holds().await {
+            if session.is_idle(now, self.config.session_idle) || session.standing().await != Standing::Good {
                 self.close(&session.id).await;
             }
         }
@@ -319,7 +319,7 @@ impl Session {
         if caller.identity.session().is_some() {
             return caller.clone();
         }
-        Caller { identity: Arc::clone(&self.identity), permissions: Arc::clone(&caller.permissions) }
+        Caller { identity: Arc::clone(&self.identity), ..caller.clone() }
     }
 
     /// Records an open stream.
@@ -328,10 +328,10 @@ impl Session {
         Listening(Arc::clone(self))
     }
 
-    /// Says whether the caller may still listen, by its latest token.
-    pub(crate) async fn holds(&self) -> bool {
+    /// Returns the standing of the caller's latest token.
+    pub(crate) async fn standing(&self) -> Standing {
         let validity = self.state().validity.clone();
-        validity.holds().await
+        validity.standing().await
     }
 
     fn is_idle(&self, now: Duration, idle: Duration) -> bool {

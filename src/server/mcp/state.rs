@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use helmdeck_core::text;
 use helmdeck_core::{Call, Caller, Code, Correlation, Error, PackName, Tracer};
 use helmdeck_engine::Engine;
@@ -20,6 +19,7 @@ use super::extra::Extra;
 use super::table::{Tables, ToolEntry, pack_name};
 use super::wish::CacheWish;
 use crate::problem::with_request_id;
+use crate::validity::Validity;
 
 /// State shared by all sessions. It holds no caller's data.
 pub(crate) struct McpState {
@@ -61,38 +61,6 @@ impl std::fmt::Debug for McpState {
     }
 }
 
-/// Check whether a caller's authentication still holds.
-///
-/// A token can expire or be revoked while its owner only listens. Only a refusal ends the stream; while the check fails
-/// for another reason, the authentication holds.
-///
-/// With authentication the entry of the server puts one into the extensions of a request to `/mcp`. Without
-/// authentication it holds forever.
-#[derive(Clone, Default)]
-pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>>);
-
-impl Validity {
-    pub(crate) fn new<F: Future<Output = bool> + Send + 'static>(
-        check: impl Fn() -> F + Send + Sync + 'static,
-    ) -> Self {
-        Self(Some(Arc::new(move || Box::pin(check()))))
-    }
-
-    /// Runs the check.
-    pub(crate) async fn holds(&self) -> bool {
-        match &self.0 {
-            Some(check) => check().await,
-            None => true,
-        }
-    }
-}
-
-impl std::fmt::Debug for Validity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Validity").field("checked", &self.0.is_some()).finish()
-    }
-}
-
 /// Sender of a message, put into its extensions by the transport.
 ///
 /// A message without a sender is refused.
@@ -100,7 +68,7 @@ impl std::fmt::Debug for Validity {
 pub(crate) struct CallerContext {
     /// The caller, narrowed to the session if there is one.
     pub(crate) caller: Caller,
-    /// Check whether the caller's authentication still holds.
+    /// Check whether the caller's credential is still valid.
     pub(crate) validity: Validity,
     /// The arguments of a `tools/call`, as they were written.
     pub(crate) arguments: Option<Bytes>,

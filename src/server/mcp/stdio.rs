@@ -24,9 +24,10 @@ use super::handler::{Agent, is_handed_back};
 use super::message::{self, Id, Message, Refusal, ToolCall};
 use super::running::{Running, Unstarted};
 use super::span::Asked;
-use super::state::{CallerContext, LocalClient, McpState, Validity};
+use super::state::{CallerContext, LocalClient, McpState};
 use super::table::Tables;
 use crate::ServerConfig;
+use crate::validity::Validity;
 
 /// Limit of answers that wait for a slow client.
 const QUEUE: usize = 64;

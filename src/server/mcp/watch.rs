@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use helmdeck_core::Caller;
 
-use super::state::{McpState, Validity};
+use super::state::McpState;
 use super::table::{Table, ToolEntry};
+use crate::validity::Validity;
 
 /// Time to wait for further changes: packs change in bunches.
 const BUNCH: Duration = Duration::from_millis(50);

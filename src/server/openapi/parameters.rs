@@ -32,10 +32,10 @@ fn enforced(path: &str, name: &str) -> Value {
         ("/api/v1/jobs", "state") => json!({ "enum": ["queued", "running", "succeeded", "failed", "cancelled"] }),
         (_, "limit") => json!({ "minimum": 1, "maximum": 1000, "default": 100 }),
         ("/api/v1/memory/namespaces", "kind") => {
-            json!({ "enum": ["cache", "note", "fact", "audit", "conversation"] })
+            json!({ "enum": ["cache", "note", "fact", "audit", "conversation", "head"] })
         }
         ("/api/v1/memory/entries", "kind") => {
-            json!({ "enum": ["cache", "note", "fact", "audit", "conversation"], "default": "cache" })
+            json!({ "enum": ["cache", "note", "fact", "audit", "conversation", "head"], "default": "cache" })
         }
         (_, "session") if path.contains("{session}") => json!({ "minLength": 1, "maxLength": 256 }),
         (_, "Helmdeck-After") => json!({ "minLength": 4, "maxLength": 400, "pattern": "^p1(-[0-9]+)+$" }),

@@ -177,12 +177,8 @@ async fn answers_have_the_documented_shapes() {
     check("Outcome", &cached.json());
     let job = fixture.post("/api/v1/packs/test.plain/jobs", r#"{"fail":"rate_limited","steps":1}"#).await;
     check("Job", &job.json());
-    let waiting = async {
-        while fixture.get(job.header("location")).await.json()["ended_at"].is_null() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap();
+    let has_ended = async || !fixture.get(job.header("location")).await.json()["ended_at"].is_null();
+    helmdeck_testkit::until("the end of the job", has_ended).await;
     check("JobList", &fixture.get("/api/v1/jobs").await.json());
     check("PackList", &fixture.get("/api/v1/packs").await.json());
     check("Pack", &fixture.get("/api/v1/packs/test.cached").await.json());

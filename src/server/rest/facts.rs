@@ -54,14 +54,18 @@ async fn recall(State(state): State<EngineState>, By(caller): By, request: Reque
 /// Deletes what is stored for the caller: one fact by its exact key, a category, the rows about a pack, or everything.
 ///
 /// `what` names the kinds to delete; facts by default. `key` and `category` apply to facts and notes,
-/// `pack` to the audit.
+/// `pack` to the audit. Audit rows go only for an administrator, who leaves a record of the removal.
 #[utoipa::path(post, path = "/api/v1/memory/forget", tag = "memory", operation_id = "forget",
     request_body(content = ref("#/components/schemas/Forget"), content_type = "application/json", description = "What to delete"),
     responses((status = 200, description = "How much was deleted", body = ref("#/components/schemas/Forgotten"), headers(
         ("Helmdeck-Position" = String, description = "The position after this write, with a PostgreSQL store"),
     )), Problems))]
 async fn forget(State(state): State<EngineState>, By(caller): By, request: Request) -> Result<Response, Problem> {
-    let facts = facts(&state, &caller, &Permission::MemoryWrite)?;
+    need(&caller, &Permission::MemoryWrite)?;
+    let facts = match caller.permissions.allow(&Permission::Admin) {
+        true => state.memory()?.facts_of_administrator(&caller.identity)?,
+        false => state.memory()?.facts(&caller.identity)?,
+    };
     let what: Forget = state.limits.read_json(request, MAX_REQUEST_BYTES).await?;
     json(&state.limits.in_time(facts.forget(what)).await??)
 }

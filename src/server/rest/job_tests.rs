@@ -1,12 +1,10 @@
 //! The job routes, over a real engine.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use futures_util::StreamExt;
 use helmdeck_core::Secret;
 use helmdeck_engine::{JobQuery, JobState};
-use helmdeck_testkit::Issuer;
+use helmdeck_testkit::{Issuer, STUCK, ends};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -15,8 +13,6 @@ use crate::fixture::{Answer, Fixture, START};
 use crate::{Auth, AuthConfig, ServerConfig};
 
 const SECRET: &str = "a shared secret of 32 bytes or so";
-const SOON: Duration = Duration::from_secs(60);
-
 async fn prefer(fixture: &Fixture, path: &str, prefer: &str, body: &str) -> Answer {
     let headers = [("content-type", "application/json"), ("prefer", prefer)];
     fixture.send(Method::POST, path, &headers, body).await
@@ -35,7 +31,7 @@ async fn ended(fixture: &Fixture, started: &Answer) -> String {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(SOON, waiting).await.unwrap();
+    ends("the job", waiting).await;
     path
 }
 
@@ -300,7 +296,7 @@ async fn jobs_need_a_token_and_are_private() {
 #[tokio::test]
 async fn drain_ends_streams_and_queued_jobs_do_not_delay_it() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let config = ServerConfig { drain_timeout: SOON, ..ServerConfig::default() };
+    let config = ServerConfig { drain_timeout: STUCK, ..ServerConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = tokio_util::sync::CancellationToken::new();
@@ -328,10 +324,10 @@ async fn drain_ends_streams_and_queued_jobs_do_not_delay_it() {
     let (mut stream, _) = reading.await.unwrap();
     stop.cancel();
     let closed = tokio::task::spawn_blocking(move || std::io::Read::read_to_end(&mut stream, &mut Vec::new()));
-    tokio::time::timeout(SOON, closed).await.unwrap().unwrap().unwrap();
+    ends("the end of the server", closed).await.unwrap().unwrap();
     assert_eq!(jobs().await, [JobState::Failed, JobState::Running, JobState::Running]);
     assert!(!server.is_finished(), "what runs may end");
     fixture.probe.gate.add_permits(2);
-    tokio::time::timeout(SOON, server).await.unwrap().unwrap().unwrap();
+    ends("the end of the server", server).await.unwrap().unwrap();
     assert_eq!(jobs().await, [JobState::Failed, JobState::Succeeded, JobState::Succeeded]);
 }

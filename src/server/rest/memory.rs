@@ -286,10 +286,8 @@ mod tests {
 
     #[test]
     fn only_an_administrator_reaches_beyond_its_own_namespace() {
-        let caller = |identity: Identity, scope: &str| Caller {
-            identity: std::sync::Arc::new(identity),
-            permissions: std::sync::Arc::new(helmdeck_core::Permissions::of_scope(scope)),
-        };
+        let caller =
+            |identity: Identity, scope: &str| Caller::new(identity, helmdeck_core::Permissions::of_scope(scope));
         let admin = caller(Identity::new("t", "boss").unwrap(), "admin");
         let other = caller(Identity::new("t", "u").unwrap(), "memory:read memory:write packs:run");
         let own = Namespace::new("t", "u", Some("s"));

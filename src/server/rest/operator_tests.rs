@@ -1,12 +1,13 @@
 //! Tests of the routes for operators: tokens, credentials, servers, settings, store, explanations, previews.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use helmdeck_core::Secret;
+use helmdeck_core::{Secret, Timestamp};
 use helmdeck_egress::Egress;
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
-use helmdeck_system::tokens::ApiToken;
+use helmdeck_system::tokens::NewToken;
 use helmdeck_vault::{About, Book, Kind, Material};
 use http::Method;
 use serde_json::{Value, json};
@@ -40,21 +41,24 @@ impl Operated {
             settings: Arc::new(json!({ "server.listen": { "value": "127.0.0.1:7700", "origin": "default" } })),
             version: "1.2.3",
             api_tokens: true,
+            tokens_by_jwt: false,
         };
         Self { fixture: fixture.operated(operator, auth), system, book, _folder: folder }
     }
 
     pub(crate) async fn token(&self, user: &str, scope: &str) -> Secret {
-        let token = ApiToken {
-            id: String::new(),
+        self.token_until(user, scope, None).await
+    }
+
+    async fn token_until(&self, user: &str, scope: &str, expires_at: Option<Timestamp>) -> Secret {
+        let token = NewToken {
             name: String::new(),
             tenant: "acme".to_owned(),
             subject: user.to_owned(),
             scope: scope.to_owned(),
             created_at: START,
-            expires_at: None,
-            revoked_at: None,
-            used_at: None,
+            expires_at,
+            ancestors: Vec::new(),
         };
         self.system.create_token(token).await.unwrap().1
     }
@@ -86,7 +90,7 @@ impl Operated {
 #[tokio::test]
 async fn created_token_works_until_revoked() {
     let server = Operated::new().await;
-    let ann = server.token("ann", "packs:run memory:read").await;
+    let ann = server.token("ann", "packs:run memory:read tokens:write").await;
     let made =
         server.ask(&ann, Method::POST, "/api/v1/tokens", &json!({ "name": "ci", "scope": "packs:run:test.*" })).await;
     assert_eq!(made.status, 201, "{made:?}");
@@ -103,7 +107,7 @@ async fn created_token_works_until_revoked() {
     assert_eq!(list.json()["tokens"].as_array().unwrap().len(), 2);
     let id = made["id"].as_str().unwrap();
     assert_eq!(server.ask(&ann, Method::DELETE, &format!("/api/v1/tokens/{id}"), &Value::Null).await.status, 204);
-    server.fixture.clock.advance(std::time::Duration::from_secs(1));
+    server.fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(server.get(&new, "/api/v1/packs").await.status, 401);
     assert_eq!(server.get(&ann, "/api/v1/tokens?live=true").await.json()["tokens"].as_array().unwrap().len(), 1);
 }
@@ -111,7 +115,8 @@ async fn created_token_works_until_revoked() {
 #[tokio::test]
 async fn nobody_mints_rights_beyond_its_own() {
     let server = Operated::new().await;
-    let (ann, boss) = (server.token("ann", "packs:run:test.* memory:read").await, server.token("boss", "admin").await);
+    let (ann, boss) =
+        (server.token("ann", "packs:run:test.* memory:read tokens:write").await, server.token("boss", "admin").await);
     for (wanted, status) in [
         (json!({ "scope": "admin" }), 403),
         (json!({ "scope": "packs:run" }), 403),
@@ -139,6 +144,72 @@ async fn nobody_mints_rights_beyond_its_own() {
     let other = json!({ "tenant": "other", "user": "bob", "scope": "admin", "never_expires": true });
     let made = server.ask(&boss, Method::POST, "/api/v1/tokens", &other).await.json();
     assert_eq!((&made["user"], &made["expires_at"]), (&json!("bob"), &Value::Null));
+}
+
+#[tokio::test]
+async fn token_ends_with_the_one_that_made_it() {
+    let server = Operated::new().await;
+    let life = |seconds| Some(START.saturating_add(Duration::from_secs(seconds)));
+    let parent = server.token_until("ann", "packs:run:test.* tokens:write", life(90)).await;
+    let make = async |by: &Secret, wanted: Value| {
+        let made = server.ask(by, Method::POST, "/api/v1/tokens", &wanted).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        made.json()
+    };
+    let text = |made: &Value| Secret::new(made["token"].as_str().unwrap().to_owned());
+    for wanted in [json!({}), json!({ "ttl_seconds": 60 }), json!({ "ttl_seconds": 90 * 24 * 3600 })] {
+        let child = make(&parent, wanted.clone()).await;
+        let grandchild = make(&text(&child), wanted.clone()).await;
+        assert!(grandchild["expires_at"].as_str().unwrap() <= child["expires_at"].as_str().unwrap(), "{wanted}");
+        assert!(child["expires_at"].as_str().unwrap() <= life(90).unwrap().to_rfc3339().as_str(), "{wanted}");
+        assert_eq!(grandchild["parent"], child["id"]);
+    }
+    let child = make(&parent, json!({})).await;
+    let grandchild = make(&text(&child), json!({})).await;
+    let works = async |token: &Secret| server.get(token, "/api/v1/packs").await.status == 200;
+    assert!(works(&text(&grandchild)).await);
+    let boss = server.token("boss", "admin").await;
+    let path = format!("/api/v1/tokens/{}", child["id"].as_str().unwrap());
+    assert_eq!(server.ask(&boss, Method::DELETE, &path, &Value::Null).await.status, 204);
+    server.fixture.clock.advance(Duration::from_secs(1));
+    assert!(works(&parent).await && !works(&text(&child)).await && !works(&text(&grandchild)).await);
+}
+
+#[tokio::test]
+async fn making_a_token_needs_its_own_scope() {
+    let server = Operated::new().await;
+    for scope in ["packs:run", "memory:read memory:write packs:run metrics:read"] {
+        let token = server.token("ann", scope).await;
+        let refused = server.ask(&token, Method::POST, "/api/v1/tokens", &json!({ "scope": "packs:run:x" })).await;
+        assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (403, "forbidden"), "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn token_sees_and_revokes_itself_and_its_descendants_only() {
+    let server = Operated::new().await;
+    let (broad, narrow) =
+        (server.token("ann", "packs:run tokens:write").await, server.token("ann", "packs:run:x").await);
+    let ids = async |token: &Secret| {
+        let list = server.get(token, "/api/v1/tokens").await.json();
+        list["tokens"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|token| token["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let (of_broad, of_narrow) = (ids(&broad).await, ids(&narrow).await);
+    assert_eq!((of_broad.len(), of_narrow.len()), (1, 1));
+    let revoke = async |by: &Secret, id: &str| {
+        server.ask(by, Method::DELETE, &format!("/api/v1/tokens/{id}"), &Value::Null).await.status.as_u16()
+    };
+    assert_eq!(revoke(&narrow, &of_broad[0]).await, 404);
+    let child = server.ask(&broad, Method::POST, "/api/v1/tokens", &json!({})).await.json();
+    assert_eq!(ids(&broad).await.len(), 2);
+    assert_eq!(revoke(&narrow, child["id"].as_str().unwrap()).await, 404);
+    assert_eq!(revoke(&broad, child["id"].as_str().unwrap()).await, 204);
+    assert_eq!(revoke(&narrow, &of_narrow[0]).await, 204);
 }
 
 #[tokio::test]
@@ -239,7 +310,7 @@ async fn rotation_ends_and_is_shown() {
             tokio::task::yield_now().await;
         }
     };
-    let rotation = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await.unwrap();
+    let rotation = helmdeck_testkit::ends("the rotation", ended).await;
     assert_eq!((&rotation["state"], &rotation["end"]), (&json!("ended"), &json!("done")), "{rotation}");
 }
 

@@ -312,10 +312,7 @@ async fn refusals_do_not_reveal_forbidden_packs() {
     );
     let router = super::router(app, None);
     let ask = async |scope: &str, method: Method, path: &str| {
-        let caller = Caller {
-            identity: Arc::new(Identity::new("t", "u").unwrap()),
-            permissions: Arc::new(Permissions::of_scope(scope)),
-        };
+        let caller = Caller::new(Identity::new("t", "u").unwrap(), Permissions::of_scope(scope));
         let request = Request::builder().method(method).uri(path).header("idempotency-key", "k").extension(caller);
         let answer = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         let status = answer.status().as_u16();

@@ -1,13 +1,15 @@
 //! Routes of API tokens: list, create and revoke. The text of a token is in the answer to its creation only.
 //!
-//! Callers reach their own tokens, administrators every one. Nobody can create a token with more rights than its own.
+//! A token reaches itself and its descendants, a caller with a JSON Web Token those of its user, administrators every one
+//! ([`TokenReach`]). Nobody can create a token with more rights than its own, or one that outlives what proved its creator.
 
 use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use helmdeck_core::{Caller, Code, Identity, Permission, Permissions, Timestamp};
-use helmdeck_system::tokens::{ApiToken, TokenQuery};
+use helmdeck_core::{Caller, Code, Credential, Error, Identity, Permission, Permissions, Timestamp};
+use helmdeck_memory::StoreError;
+use helmdeck_system::tokens::{ApiToken, NewToken, TokenQuery, TokenReach};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,7 +20,7 @@ use utoipa_axum::routes;
 use super::reply::{Problems, json as answer, nothing};
 use super::request::{Params, PathValues, page_size};
 use super::state::{MAX_REQUEST_BYTES, OperatorState};
-use crate::access::{By, need, need_token, reach};
+use crate::access::{By, need, need_token};
 use crate::app::App;
 use crate::operator::system_error;
 use crate::problem::Problem;
@@ -59,7 +61,7 @@ struct TokensQuery {
 /// New token: all members may be absent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct NewToken {
+struct WantedToken {
     name: String,
     tenant: Option<String>,
     user: Option<String>,
@@ -68,9 +70,9 @@ struct NewToken {
     never_expires: bool,
 }
 
-/// Lists the caller's API tokens without their texts, newest first, in pages.
+/// Lists API tokens without their texts, newest first, in pages.
 ///
-/// An administrator sees those of everybody. Tokens of browsers are among them: their scope has the word `ui`. Ended tokens stay in the list for 90 days.
+/// A token sees itself and those that descend from it. A caller with a JSON Web Token sees those of its user, and an administrator sees those of everybody. Tokens of browsers are among them: their scope has the word `ui`. Ended tokens stay in the list for 90 days.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", operation_id = "list_tokens", params(TokensQuery),
     responses((status = 200, description = "The tokens", body = ref("#/components/schemas/TokenList")), Problems))]
 async fn list(
@@ -78,27 +80,18 @@ async fn list(
     By(caller): By,
     filter: Params<TokensQuery>,
 ) -> Result<Response, Problem> {
-    let own = reach(&caller, TOKEN)?;
+    let own = need_token(&caller, TOKEN)?;
     let filter = filter.read()?;
     let limit = page_size(filter.limit)?;
     let now = state.clock.now();
-    let mut query = TokenQuery {
-        live_at: filter.live.then_some(now),
-        after: filter.after.as_deref().map(cursor).transpose()?,
-        limit: limit + 1,
-        ..TokenQuery::default()
-    };
-    match own {
-        Some(own) => {
-            let (tenant, user) = (own.tenant(), own.user());
-            let others = |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
-            if others(&filter.tenant, tenant) || others(&filter.user, user) {
-                need(&caller, &Permission::Admin)?;
-            }
-            (query.tenant, query.subject) = (Some(tenant.to_owned()), Some(user.to_owned()));
-        }
-        None => (query.tenant, query.subject) = (filter.tenant, filter.user),
+    let others = |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
+    if others(&filter.tenant, own.tenant()) || others(&filter.user, own.user()) {
+        need(&caller, &Permission::Admin)?;
     }
+    let mut query = TokenQuery::new(TokenReach::of(&caller), limit + 1);
+    query.live_at = filter.live.then_some(now);
+    query.after = filter.after.as_deref().map(cursor).transpose()?;
+    (query.tenant, query.subject) = (filter.tenant, filter.user);
     let listing = state.operator.system()?.token_page(query);
     let mut tokens = state.engine.limits.in_time(listing).await?.map_err(system_error)?;
     let more = tokens.len() > limit;
@@ -110,18 +103,28 @@ async fn list(
 
 /// Creates an API token and returns its text, this once.
 ///
-/// Without `scope` it has the caller's rights; it never has more. Only an administrator creates tokens for others, or
-/// some that live longer than 90 days.
+/// Without `scope` it has the caller's rights; it never has more. It expires with the caller's credential at the latest, and is
+/// revoked with it if that is a token. A JSON Web Token creates tokens only if the server allows it. Only an administrator
+/// creates tokens for others, or some that live longer than 90 days.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", operation_id = "create_token",
     request_body(content = ref("#/components/schemas/NewToken"), content_type = "application/json", description = "The token"),
     responses((status = 201, description = "The token with its text", body = ref("#/components/schemas/CreatedToken")), Problems))]
 async fn create(State(state): State<OperatorState>, By(caller): By, request: Request) -> Result<Response, Problem> {
     need_token(&caller, TOKEN)?;
-    let wanted: NewToken = state.engine.limits.read_json(request, MAX_REQUEST_BYTES).await?;
+    need(&caller, &Permission::TokensWrite)?;
+    if matches!(caller.credential, Credential::Jwt { .. }) && !state.operator.tokens_by_jwt {
+        let message =
+            "a JSON Web Token makes no API tokens here; the operator allows it with auth.tokens_by_jwt = true";
+        return Err(Problem::new(Code::Forbidden, message));
+    }
+    let wanted: WantedToken = state.engine.limits.read_json(request, MAX_REQUEST_BYTES).await?;
     let now = state.clock.now();
     let token = checked(&caller, wanted, now)?;
     let creating = state.operator.system()?.create_token(token);
-    let (made, text) = state.engine.limits.in_time(creating).await?.map_err(system_error)?;
+    let (made, text) = state.engine.limits.in_time(creating).await?.map_err(|error| match error {
+        StoreError::Invalid(why) => Error::new(Code::Forbidden, why),
+        error => system_error(error),
+    })?;
     let by = &caller.identity;
     tracing::info!(token = made.id, tenant = made.tenant, user = made.subject, by = %format_args!("{}/{}", by.tenant(), by.user()), "an API token was created");
     let mut value = shown(&made, now);
@@ -129,9 +132,10 @@ async fn create(State(state): State<OperatorState>, By(caller): By, request: Req
     Ok((StatusCode::CREATED, answer(&value)?).into_response())
 }
 
-/// Revokes an API token. Every server on the same data folder refuses it within a second.
+/// Revokes an API token and those that descend from it. Every server on the same system database refuses them within a second.
 ///
-/// Only its owner and administrators can; for everyone else it is not found.
+/// A token revokes itself and its descendants, a caller with a JSON Web Token those of its user, an administrator every one.
+/// For everyone else it is not found.
 #[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", operation_id = "revoke_token",
     params(("id" = String, Path, description = "The `id` of the token: 16 hex digits")),
     responses(
@@ -139,14 +143,9 @@ async fn create(State(state): State<OperatorState>, By(caller): By, request: Req
         (status = 404, description = "Token not found"),
     ))]
 async fn revoke(State(state): State<OperatorState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
-    let (own, id, now) = (reach(&caller, TOKEN)?, path.value("id"), state.clock.now());
-    let system = state.operator.system()?;
-    let revoking = async {
-        match own {
-            Some(own) => system.revoke_token_of(own.tenant(), own.user(), id, now).await,
-            None => system.revoke_token(id, now).await,
-        }
-    };
+    need_token(&caller, TOKEN)?;
+    let (reach, id, now) = (TokenReach::of(&caller), path.value("id"), state.clock.now());
+    let revoking = state.operator.system()?.revoke_token(id, &reach, now);
     if !state.engine.limits.in_time(revoking).await?.map_err(system_error)? {
         return Err(Problem::new(Code::NotFound, "token not found: it does not exist or belongs to another caller"));
     }
@@ -156,7 +155,7 @@ async fn revoke(State(state): State<OperatorState>, By(caller): By, path: PathVa
 }
 
 /// Checks a new token against the rights of its creator.
-fn checked(caller: &Caller, wanted: NewToken, now: Timestamp) -> Result<ApiToken, Problem> {
+fn checked(caller: &Caller, wanted: WantedToken, now: Timestamp) -> Result<NewToken, Problem> {
     let admin = caller.permissions.allow(&Permission::Admin);
     let invalid = |message: String| Problem::new(Code::InvalidInput, message);
     if caller.identity.session().is_some() {
@@ -183,6 +182,11 @@ fn checked(caller: &Caller, wanted: NewToken, now: Timestamp) -> Result<ApiToken
     if life.is_none_or(|life| life > USUAL_LIFE) {
         need(caller, &Permission::Admin)?;
     }
+    let asked = life.map(|life| now.saturating_add(life));
+    let expires_at = match (asked, caller.credential.expires_at()) {
+        (Some(asked), Some(limit)) => Some(asked.min(limit)),
+        (asked, limit) => asked.or(limit),
+    };
     let scope = match &wanted.scope {
         Some(scope) => permissions(scope).map_err(invalid)?,
         None => (*caller.permissions).clone(),
@@ -191,16 +195,14 @@ fn checked(caller: &Caller, wanted: NewToken, now: Timestamp) -> Result<ApiToken
     if let Some(missing) = missing {
         need(caller, missing)?;
     }
-    Ok(ApiToken {
-        id: String::new(),
+    Ok(NewToken {
         name: wanted.name,
         tenant: identity.tenant().to_owned(),
         subject: identity.user().to_owned(),
         scope: scope.to_scope(),
         created_at: now,
-        expires_at: life.map(|life| now.saturating_add(life)),
-        revoked_at: None,
-        used_at: None,
+        expires_at,
+        ancestors: caller.credential.ancestors_of_child(),
     })
 }
 
@@ -233,5 +235,6 @@ fn shown(token: &ApiToken, now: Timestamp) -> Value {
         "expires_at": token.expires_at.map(Timestamp::to_rfc3339),
         "revoked_at": token.revoked_at.map(Timestamp::to_rfc3339),
         "used_at": token.used_at.map(Timestamp::to_rfc3339),
+        "parent": token.ancestors.last(),
     })
 }

@@ -3,14 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use helmdeck_testkit::{STUCK, ends};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::fixture::Fixture;
-
-/// Time limit that keeps a broken test from hanging; far longer than any step here.
-const GUARD: Duration = Duration::from_secs(20);
 
 struct Running {
     address: SocketAddr,
@@ -42,14 +40,14 @@ impl Running {
 
     async fn stopped(self) -> (io::Result<()>, Fixture) {
         self.shutdown.cancel();
-        (tokio::time::timeout(GUARD, self.task).await.unwrap().unwrap(), self.fixture)
+        (ends("the end of the server", self.task).await.unwrap(), self.fixture)
     }
 }
 
 async fn read_to_end(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
     // A reset after the answer ends the connection too.
-    let _ = tokio::time::timeout(GUARD, stream.read_to_end(&mut answer)).await.unwrap();
+    let _ = ends("the stream", stream.read_to_end(&mut answer)).await;
     String::from_utf8(answer).unwrap()
 }
 
@@ -68,7 +66,7 @@ async fn socket_call_is_answered_and_connection_kept() {
         let request = post(r#"{"text":"a"}"#).replace("Connection: close\r\n", "");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = [0; 1024];
-        let read = tokio::time::timeout(GUARD, stream.read(&mut answer)).await.unwrap().unwrap();
+        let read = ends("the stream", stream.read(&mut answer)).await.unwrap();
         let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(&format!(r#""run":{run}"#)), "{answer}");
     }
@@ -165,7 +163,7 @@ async fn drain_closes_conversations_after_last_request() {
     assert!(memory.health(&identity).await.is_ok(), "a request is still at work");
     fixture.probe.gate.add_permits(1);
     assert!(read_to_end(busy).await.starts_with("HTTP/1.1 200 OK"));
-    tokio::time::timeout(GUARD, task).await.unwrap().unwrap().unwrap();
+    ends("the end of the server", task).await.unwrap().unwrap();
     let closed = memory.health(&identity).await.unwrap_err();
     assert!(matches!(closed, helmdeck_conversation::ConversationError::Closed), "{closed}");
 }
@@ -228,7 +226,7 @@ async fn idle_connections_of_one_peer_leave_health_answering() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(GUARD, again).await.unwrap();
+        ends("a free place", again).await;
     }
 }
 
@@ -257,16 +255,14 @@ async fn endless_bodies_do_not_block_other_callers() {
     let mut tokens = Vec::new();
     for user in ["alice", "bob"] {
         let now = SystemClock::default().now();
-        let token = helmdeck_system::tokens::ApiToken {
-            id: String::new(),
+        let token = helmdeck_system::tokens::NewToken {
             name: String::new(),
             tenant: "acme".to_owned(),
             subject: user.to_owned(),
             scope: "packs:run".to_owned(),
             created_at: now,
             expires_at: None,
-            revoked_at: None,
-            used_at: None,
+            ancestors: Vec::new(),
         };
         tokens.push(system.create_token(token).await.unwrap().1.expose().to_owned());
     }
@@ -295,7 +291,7 @@ async fn endless_bodies_do_not_block_other_callers() {
             assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("you have too many requests"), "{answer}");
         }
     };
-    tokio::time::timeout(GUARD, refused).await.unwrap();
+    ends("the refusals", refused).await;
     running.shutdown.cancel();
 }
 
@@ -311,7 +307,7 @@ async fn slow_bodies_hold_no_slot_of_anybody() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(GUARD, others).await.unwrap();
+    ends("a free place", others).await;
     slow.write_all(b"}").await.unwrap();
     assert!(read_to_end(slow).await.starts_with("HTTP/1.1 200 "));
 }
@@ -326,7 +322,7 @@ async fn an_address_that_others_reach_is_refused() {
 
 #[tokio::test]
 async fn draining_server_answers_but_is_not_ready() {
-    let config = ServerConfig { drain_for: 10 * GUARD, ..ServerConfig::default() };
+    let config = ServerConfig { drain_for: 10 * STUCK, ..ServerConfig::default() };
     let running = Running::start(config).await;
     let mut kept = running.connect().await;
     assert!(running.exchange(&get("/readyz")).await.contains(r#""status":"ready""#));
@@ -339,7 +335,7 @@ async fn draining_server_answers_but_is_not_ready() {
             }
         }
     };
-    let answer = tokio::time::timeout(GUARD, ready).await.unwrap();
+    let answer = ends("the draining", ready).await;
     assert!(answer.contains(r#""status":"draining""#), "{answer}");
     // A call over an older connection is answered, and the connection ends with it.
     let call = post(r#"{"text":"a"}"#).replace("Connection: close\r\n", "");
@@ -371,5 +367,5 @@ async fn drain_route_stops_the_server() {
     running.fixture.probe.gate.add_permits(1);
     assert!(read_to_end(busy).await.starts_with("HTTP/1.1 200 OK"));
     // It ends without a signal.
-    tokio::time::timeout(GUARD, running.task).await.unwrap().unwrap().unwrap();
+    ends("the end of the server", running.task).await.unwrap().unwrap();
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use helmdeck_core::{Secret, Timestamp};
 use helmdeck_egress::Egress;
 use helmdeck_system::System;
-use helmdeck_system::tokens::ApiToken;
+use helmdeck_system::tokens::NewToken;
 use http::Method;
 use serde_json::json;
 
@@ -237,16 +237,14 @@ async fn with_auth(folder: &std::path::Path) -> (Fixture, System) {
 }
 
 async fn token(system: &System, user: &str, scope: &str, expires_at: Option<Timestamp>) -> Secret {
-    let token = ApiToken {
-        id: String::new(),
+    let token = NewToken {
         name: String::new(),
         tenant: "acme".to_owned(),
         subject: user.to_owned(),
         scope: scope.to_owned(),
         created_at: START,
         expires_at,
-        revoked_at: None,
-        used_at: None,
+        ancestors: Vec::new(),
     };
     system.create_token(token).await.unwrap().1
 }

@@ -1,14 +1,9 @@
 //! Jobs: which owner may change them, what makes room, and the end of jobs without an owner.
 
-use std::time::Duration;
-
 use super::{DAY, Fixture, NOW};
 use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
 use crate::replica::Replica;
 use crate::system::System;
-
-/// Long enough for a busy machine.
-const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) fn row(replica: &Replica, subject: &str, number: u32) -> JobRow {
     JobRow {
@@ -78,12 +73,7 @@ pub(super) async fn cancel(system: &System, id: &str) -> bool {
 
 /// Waits until a replica that was dropped is known to be gone.
 pub(crate) async fn until_gone(gone: impl AsyncFn() -> bool) {
-    let looking = async {
-        while !gone().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(SOON, looking).await.is_ok(), "a replica that was dropped still counts as alive");
+    helmdeck_testkit::until("the end of a replica that was dropped", async || gone().await).await;
 }
 
 pub(super) async fn reads_find_nothing_without_a_database(fixture: Fixture) {

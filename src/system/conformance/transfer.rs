@@ -11,20 +11,18 @@ use crate::queue::JobLimits;
 use crate::schedules::{DueRun, Scheduled};
 use crate::statistics::Statistic;
 use crate::system::System;
-use crate::tokens::ApiToken;
+use crate::tokens::NewToken;
 use crate::vault::{VaultChange, VaultRow, VaultUse};
 
-fn token(name: &str) -> ApiToken {
-    ApiToken {
-        id: String::new(),
+fn token(name: &str) -> NewToken {
+    NewToken {
         name: name.to_owned(),
         tenant: "t".to_owned(),
         subject: "a".to_owned(),
         scope: "packs:run".to_owned(),
         created_at: NOW,
         expires_at: Some(NOW.saturating_add(MINUTE)),
-        revoked_at: None,
-        used_at: None,
+        ancestors: Vec::new(),
     }
 }
 
@@ -38,7 +36,9 @@ async fn fill(system: &System) {
         let counter = Counter { pack: format!("p{number}"), name: "n".into(), value: number };
         system.add(vec![counter]).await.unwrap();
     }
-    system.create_token(token("first")).await.unwrap();
+    let (first, _) = system.create_token(token("first")).await.unwrap();
+    let child = NewToken { ancestors: vec![first.id], ..token("child") };
+    system.create_token(child).await.unwrap();
     let row = VaultRow {
         name: "c".to_owned(),
         version: 3,
@@ -47,7 +47,8 @@ async fn fill(system: &System) {
         created_at: NOW,
         updated_at: NOW,
     };
-    let change = VaultChange { key_id: Some("k".to_owned()), put: vec![row], remove: Vec::new() };
+    let change =
+        VaultChange { key_id: Some("k".to_owned()), head: Some(vec![7, 0]), put: vec![row], remove: Vec::new() };
     system.change_vault(true, move |_, _| (Some(change), ())).await.unwrap();
     let used = VaultUse {
         name: "c".to_owned(),
@@ -84,7 +85,7 @@ pub(crate) async fn a_copy_holds_the_same(source: System, target: System) {
     fill(&source).await;
     let copied = source.copy_to(&target).await.unwrap();
     let rows: Vec<u64> = copied.iter().map(|table| table.rows).collect();
-    assert_eq!(rows, [701, 1, 2, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(rows, [701, 1, 2, 2, 1, 1, 1, 1, 1, 1]);
     assert_eq!(source.copy_to(&target).await.unwrap(), copied, "a second copy changes nothing");
     assert_eq!(target.counters().await.unwrap(), source.counters().await.unwrap());
     assert_eq!(target.statistics().await.unwrap(), source.statistics().await.unwrap());
@@ -109,5 +110,5 @@ pub(crate) async fn a_copy_holds_the_same(source: System, target: System) {
     // What the target has of its own is not mixed with the copy.
     target.create_token(token("second")).await.unwrap();
     assert!(matches!(source.copy_to(&target).await, Err(StoreError::Invalid(why)) if why.contains("rows of its own")));
-    assert_eq!(target.tokens().await.unwrap().len(), 2);
+    assert_eq!(target.tokens().await.unwrap().len(), 3);
 }

@@ -17,7 +17,7 @@ fn row(name: &str, version: u64) -> VaultRow {
 }
 
 fn put(rows: Vec<VaultRow>) -> VaultChange {
-    VaultChange { key_id: Some("k".to_owned()), put: rows, remove: Vec::new() }
+    VaultChange { key_id: Some("k".to_owned()), head: Some(vec![9]), put: rows, remove: Vec::new() }
 }
 
 fn used(tenant: &str, subject: &str, day: i64) -> VaultUse {
@@ -51,11 +51,11 @@ pub(super) async fn changes_are_counted_and_seen_by_another_handle(fixture: Fixt
     let seen = two
         .change_vault(false, |state, rows| {
             let seen = (state.clone(), rows.len());
-            (Some(VaultChange { remove: vec!["a".to_owned()], put: vec![row("b", 2)], key_id: None }), seen)
+            (Some(VaultChange { remove: vec!["a".to_owned()], put: vec![row("b", 2)], ..VaultChange::default() }), seen)
         })
         .await
         .unwrap();
-    let state = |generation| VaultState { generation, key_id: Some("k".to_owned()) };
+    let state = |generation| VaultState { generation, key_id: Some("k".to_owned()), head: Some(vec![9]) };
     assert_eq!(seen, Some((state(1), 2)));
     assert_eq!(one.vault().await.unwrap(), (state(2), vec![row("b", 2)]));
     one.change_vault(true, |_, _| (None, ())).await.unwrap();

@@ -15,6 +15,7 @@ fn token(user: &str) -> ApiToken {
         expires_at: None,
         revoked_at: None,
         used_at: None,
+        ancestors: Vec::new(),
     }
 }
 
@@ -32,7 +33,7 @@ fn only_the_exact_form_is_a_token() {
         text + &check
     };
     let good = text(&"a1".repeat(8), &"0f".repeat(32));
-    assert_eq!(Shown::parse(&good).unwrap().id(), "a1a1a1a1a1a1a1a1");
+    assert_eq!(PresentedToken::parse(&good).unwrap().id, "a1a1a1a1a1a1a1a1");
     let mut wrong_check = good.clone();
     wrong_check.replace_range(91.., if good.ends_with('0') { "1" } else { "0" });
     for bad in [
@@ -46,6 +47,6 @@ fn only_the_exact_form_is_a_token() {
         String::new(),
         "hd_".to_owned(),
     ] {
-        assert_eq!(Shown::parse(&bad), None, "{bad}");
+        assert_eq!(PresentedToken::parse(&bad), None, "{bad}");
     }
 }

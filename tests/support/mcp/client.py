@@ -27,7 +27,7 @@ def transport(target):
     if "url" in target:
         import httpx2
 
-        client = httpx2.AsyncClient(headers=target.get("headers") or {}, timeout=60)
+        client = httpx2.AsyncClient(headers=target.get("headers") or {}, timeout=300)
         return streamable_http_client(target["url"], http_client=client)
     program, *arguments = target["command"]
     return stdio_client(StdioServerParameters(command=program, args=arguments, env=target.get("env")))
@@ -99,7 +99,7 @@ async def take(client, step):
 
 async def main():
     plan = json.load(sys.stdin)
-    async with Client(transport(plan["target"]), mode=plan.get("mode", "auto"), read_timeout_seconds=60) as client:
+    async with Client(transport(plan["target"]), mode=plan.get("mode", "auto"), read_timeout_seconds=300) as client:
         steps = [await take(client, step) for step in plan["steps"]]
         server = client.server_info
         json.dump(

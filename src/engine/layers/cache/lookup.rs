@@ -10,7 +10,7 @@ use helmdeck_core::{CacheStatus, Call, Code, Directive, Error, Outcome, Result};
 
 use super::run::run;
 use super::serve::{nothing_cached, pass, remember, serve};
-use super::{Answered, Boxed, InnerService, answer};
+use super::{Answered, Boxed, InnerService, answer, permit_age};
 use crate::cache::answer::Answer;
 use crate::cache::flight::{FlightKey, How, Join, Purpose};
 use crate::cache::freshness::Freshness;
@@ -125,6 +125,9 @@ impl<S: InnerService> Lookup<S> {
                 cache.hub.hot.warm_unless_purged(&found, epoch);
                 return Ok(self.served(found, how, true));
             }
+        }
+        if let Some(known) = &self.known {
+            permit_age(&cache, known, &self.call)?;
         }
         let mut call = self.call.clone();
         let again = self.clone();

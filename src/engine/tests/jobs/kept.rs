@@ -29,12 +29,7 @@ async fn state_list_includes_unsaved_changes() {
     let job = here.submit(call("a", json!({"wait": true}))).await.unwrap();
     let queued = JobQuery { state: Some(JobState::Queued), ..JobQuery::default() };
     let running = JobQuery { state: Some(JobState::Running), ..JobQuery::default() };
-    let written = async {
-        while there.jobs(None, &running).await.unwrap().jobs.is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, written).await.unwrap();
+    helmdeck_testkit::until("the start", async || !there.jobs(None, &running).await.unwrap().jobs.is_empty()).await;
     // As if the row were a moment behind.
     let file = place.folder.path().join("helmdeck.db");
     let status =
@@ -73,15 +68,10 @@ async fn old_reports_are_dropped_last_one_stays() {
     ended(&engine, &job.id).await;
     let events = async || -> usize {
         let events = engine.follow_job(None, &job.id, Some(0)).await.unwrap();
-        tokio::time::timeout(SOON, events.count()).await.unwrap()
+        ends("the events", events.count()).await
     };
     assert!(events().await > 5);
     place.clock.advance(Duration::from_secs(60));
-    let trimmed = async {
-        while events().await > 1 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(SOON, trimmed).await.unwrap();
+    helmdeck_testkit::until("the end of old reports", async || events().await <= 1).await;
     assert_eq!(events().await, 1);
 }

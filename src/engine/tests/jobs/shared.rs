@@ -43,7 +43,7 @@ async fn job_that_waits_runs_on_any_server() {
     let third = one.submit(call("b", json!({"name": "third", "steps": 2}))).await.unwrap();
     let events = two.follow_job(Some(&who("b")), &third.id, None).await.unwrap();
     shared.place.works.gate.add_permits(2);
-    let events: Vec<JobEvent> = tokio::time::timeout(SOON, events.collect()).await.unwrap();
+    let events: Vec<JobEvent> = ends("the events", events.collect()).await;
     let states: Vec<_> = events.iter().map(|event| event.job.state).collect();
     assert_eq!((states[0], *states.last().unwrap()), (JobState::Queued, JobState::Succeeded), "{states:?}");
     assert!(events.is_sorted_by_key(|event| event.number));

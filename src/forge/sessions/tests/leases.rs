@@ -1,13 +1,11 @@
 //! What keeps a session alive, and what does not.
 
-use std::time::Instant;
+use helmdeck_core::waiting::{STUCK, wait_for};
 
 use super::*;
 use crate::features::Features;
 use crate::runner::{self, Line};
 use crate::sessions::Sessions;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn running_check_keeps_its_session_active() {
@@ -18,22 +16,15 @@ fn running_check_keeps_its_session_active() {
     let ran = std::thread::scope(|scope| {
         let check = scope.spawn(|| {
             let line = Line::Project("sh: touch begun; until [ -e go ]; do sleep 0.01; done", None);
-            runner::check(&project, line, PATIENCE)
+            runner::check(&project, line, STUCK)
         });
-        let wait = |done: &dyn Fn() -> bool, what: &str| {
-            let begun = Instant::now();
-            while !done() {
-                assert!(begun.elapsed() < PATIENCE, "{what}");
-                std::thread::yield_now();
-            }
-        };
-        wait(&|| fixture.path().join("begun").exists(), "it does not run");
+        wait_for("the check to run", || fixture.path().join("begun").exists());
         // Three times nearly the lease, and each time it is renewed meanwhile.
         for _ in 0..3 {
             fixture.minutes(50);
             let now = fixture.environment().now();
             let seen = || Sessions::new(&fixture.open()).current().unwrap().unwrap().seen_at;
-            wait(&|| seen() >= now, "nobody renews the lease");
+            wait_for("the lease to be renewed", || seen() >= now);
         }
         std::fs::write(&go, "").unwrap();
         check.join().unwrap()

@@ -20,10 +20,10 @@ const PAGE_BYTES: u64 = 4096;
 
 /// `PRAGMA auto_vacuum` of a file that gives pages back step by step.
 const INCREMENTAL: i64 = 2;
-/// How long to wait for another process's lock if nothing can be lost.
+/// Part of `busy_timeout` to wait for another process's lock if nothing can be lost: 78 ms by default.
 ///
 /// That is at the start, for answers and for audit rows. A commit holds the lock for a few milliseconds.
-pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(80);
+const BRIEF: u32 = 64;
 
 /// Identity of a file: device and inode.
 type Id = (u64, u64);
@@ -59,6 +59,11 @@ impl DatabaseFile {
         self.busy_timeout
     }
 
+    /// Returns how long to wait for another process's lock if nothing can be lost.
+    pub(crate) fn brief_wait(&self) -> Duration {
+        self.busy_timeout / BRIEF
+    }
+
     /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -88,7 +93,7 @@ impl DatabaseFile {
         }
         let before = self.id("")?;
         let mut connection = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        connection.busy_timeout(LOCK_WAIT.min(self.busy_timeout))?;
+        connection.busy_timeout(self.brief_wait())?;
         self.set_up(&mut connection).map_err(|error| self.name(error))?;
         connection.busy_timeout(self.busy_timeout)?;
         let identity = self.identity()?.ok_or_else(|| self.about(ErrorKind::NotFound.into()))?;

@@ -12,7 +12,7 @@ use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::error::spoils_connection;
-use super::file::{DatabaseFile, FileIdentity, LOCK_WAIT};
+use super::file::{DatabaseFile, FileIdentity};
 use super::free_row_ids::FreeRowIds;
 use crate::error::{Result, StoreError};
 use crate::requests::Canary;
@@ -151,7 +151,7 @@ impl ConnectionPool {
     /// Returns whether another process holds the lock for writing, and for longer than a commit takes.
     pub(super) fn is_locked(&self) -> Result<bool> {
         self.with(WRITER, false, |pooled| {
-            pooled.connection.busy_timeout(LOCK_WAIT.min(self.file.busy_timeout()))?;
+            pooled.connection.busy_timeout(self.file.brief_wait())?;
             let tried = pooled.connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
             pooled.connection.busy_timeout(self.file.busy_timeout())?;
             match tried.map_err(StoreError::from) {

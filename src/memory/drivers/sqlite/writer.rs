@@ -12,7 +12,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::apply::Work;
 use super::error::is_environmental;
-use super::file::LOCK_WAIT;
 use super::pool::{ConnectionPool, PooledConnection, WRITER};
 use super::tidy::{Tidy, empty_log};
 use crate::error::{Result, StoreError};
@@ -74,7 +73,7 @@ impl Writer {
         }
         match self.impatient_until {
             Some(until) if Instant::now() < until => Duration::ZERO,
-            _ => LOCK_WAIT.min(all),
+            _ => self.pool.file().brief_wait(),
         }
     }
 

@@ -18,7 +18,7 @@ CREATE TABLE memory_entries_new (
 ) STRICT;
 INSERT INTO memory_entries_new
 SELECT id, space_id, key, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes,
-       240 + length(value_ciphertext) + 2 * octet_length(key) + octet_length(category)
+       268 + length(value_ciphertext) + 2 * octet_length(key) + octet_length(category)
            + CASE WHEN json_valid(tags)
                   THEN (SELECT coalesce(sum(2 * octet_length(value) + 24), 0) FROM json_each(tags)) ELSE 0 END
            + CASE WHEN json_valid(attributes)

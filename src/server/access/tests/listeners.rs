@@ -30,16 +30,73 @@ async fn revoked_token_ends_stream_and_session() {
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
     let listening = send(Method::GET, &token, &session, "");
     let revoking = async {
-        assert!(client.system.revoke_token(&id, START).await.unwrap());
+        assert!(client.system.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
         client.fixture.clock.advance(Duration::from_secs(1));
         // A new session triggers a check of all listeners; otherwise a check runs every ten seconds.
         begin(&other).await;
     };
     let both = async { tokio::join!(listening, revoking) };
-    let (stream, ()) = tokio::time::timeout(Duration::from_secs(20), Box::pin(both)).await.unwrap();
+    let (stream, ()) = helmdeck_testkit::ends("the stream", Box::pin(both)).await;
     assert_eq!(stream.status, 200);
     assert_eq!(send(Method::POST, &other, &session, ping).await.status, 404);
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
+}
+
+/// Every answer that lasts: an event stream of the server and of a job, and the two kinds of MCP streams.
+#[tokio::test]
+async fn revoked_token_ends_every_answer_that_lasts() {
+    let client = TestServer::plain().await;
+    let job = {
+        let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
+        let headers = [("authorization", &*format!("Bearer {token}")), ("prefer", "respond-async")];
+        let headers = [headers[0], headers[1], ("content-type", "application/json")];
+        let answer = client.fixture.send(Method::POST, "/api/v1/packs/test.plain", &headers, r#"{"wait":true}"#).await;
+        client.fixture.probe.someone_waits().await;
+        answer.json()["id"].as_str().unwrap_or_else(|| panic!("{}", answer.body)).to_owned()
+    };
+    let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let newest = ("mcp-protocol-version", "2026-07-28");
+    let accept = ("accept", "application/json, text/event-stream");
+    let json = ("content-type", "application/json");
+    let follow = format!("/api/v1/jobs/{job}/events");
+    let lasting: &[(Method, &str, &[(&str, &str)], &str)] = &[
+        (Method::GET, "/api/v1/events?topics=calls,jobs", &[], ""),
+        (Method::GET, &follow, &[], ""),
+        (Method::POST, "/mcp", &[accept, json, newest, ("mcp-method", "subscriptions/listen")], subscribe),
+        (Method::POST, "/api/v1/packs/test.plain", &[json], r#"{"wait":true}"#),
+    ];
+    for (method, path, headers, body) in lasting {
+        let (id, token) = client.api_token("acme", "alice", "packs:run memory:read", None).await;
+        let bearer = format!("Bearer {token}");
+        let headers: Vec<(&str, &str)> = [("authorization", bearer.as_str())].iter().chain(*headers).copied().collect();
+        let answering = client.fixture.send(method.clone(), path, &headers, body);
+        let revoking = async {
+            if body.contains("wait") {
+                client.fixture.probe.someone_waits().await;
+            } else {
+                // The request is recorded as the token's use once it was let in.
+                while client
+                    .system
+                    .tokens()
+                    .await
+                    .unwrap()
+                    .iter()
+                    .any(|token| token.id == id && token.used_at.is_none())
+                {
+                    tokio::task::yield_now().await;
+                }
+            }
+            assert!(client.system.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
+            client.fixture.clock.advance(Duration::from_secs(1));
+            if body.contains("wait") {
+                client.fixture.probe.gate.add_permits(1);
+            }
+        };
+        let both = async { tokio::join!(answering, revoking) };
+        let (answer, ()) = tokio::time::timeout(Duration::from_secs(60), Box::pin(both)).await.expect(path);
+        // A call that ran meanwhile does not answer either.
+        assert_eq!(answer.status, if body.contains("wait") { 401 } else { 200 }, "{path} {}", answer.body);
+    }
 }
 
 #[tokio::test]
@@ -80,7 +137,7 @@ async fn session_survives_while_its_token_cannot_be_checked() {
     let again = send(&alice, &session, ping).await;
     assert_eq!(again.status, 200, "{}", again.body);
     // A refusal ends it.
-    assert!(client.system.revoke_token(&id, START).await.unwrap());
+    assert!(client.system.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
     client.fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(send(&bob, "", HELLO).await.status, 200);
     assert_eq!(send(&shared("alice", "packs:run"), &session, ping).await.status, 404);

@@ -149,7 +149,7 @@ async fn a_caller_sees_and_runs_what_its_token_allows() {
         let refused = message(&ask_as(&mcp, &some, &session, "tools/call", params).await);
         assert_eq!(refused["error"]["data"]["code"], "forbidden", "{refused}");
     }
-    let nobody = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::none()) };
+    let nobody = Caller::new(Identity::anonymous(), Permissions::none());
     let session = begin_as(&mcp, &nobody).await.unwrap();
     let refused = message(&ask_as(&mcp, &nobody, &session, "tools/call", call("test__plain", json!({}))).await);
     assert_eq!(refused["error"]["data"]["code"], "unauthenticated", "{refused}");

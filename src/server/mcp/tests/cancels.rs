@@ -1,12 +1,8 @@
 //! Cancelling: by a message, early and late, and by disconnecting.
 
-use std::time::Duration;
-
-use tokio::time::timeout;
+use helmdeck_testkit::ends;
 
 use super::*;
-
-const SOON: Duration = Duration::from_secs(20);
 
 fn waiting(meta: Value) -> Value {
     json!({"name": "test__plain", "arguments": {"wait": true}, "_meta": meta})
@@ -19,7 +15,7 @@ fn cancel(id: u32) -> String {
 /// Waits until no handler holds the gate any more, so that a permit added later is still available.
 async fn nobody_waits(fixture: &Fixture) {
     fixture.probe.gate.add_permits(1);
-    timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
+    ends("the call to go on", fixture.probe.gate.acquire()).await.unwrap().forget();
 }
 
 #[tokio::test]
@@ -41,7 +37,7 @@ async fn a_cancelled_call_ends_without_an_answer() {
                 assert_eq!(answer.status, 202);
             }
         };
-        timeout(SOON, Box::pin(futures_util::future::join(asking, cancelling))).await.unwrap();
+        ends("the answer", Box::pin(futures_util::future::join(asking, cancelling))).await;
         nobody_waits(&fixture).await;
     }
 }
@@ -97,6 +93,6 @@ async fn reused_request_id_is_refused_and_first_stays_cancellable() {
         let answer = read(send_as(&mcp, &local, Method::POST, Some(&session), cancel(7)).await).await;
         assert_eq!(answer.status, 202);
     };
-    let (answer, ()) = timeout(SOON, Box::pin(futures_util::future::join(asking, cancelling))).await.unwrap();
+    let (answer, ()) = ends("the answer", Box::pin(futures_util::future::join(asking, cancelling))).await;
     assert_eq!((answer.body.as_str(), fixture.probe.runs()), ("", 1));
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use helmdeck_core::{Builtin, Json, Need, Reply};
 use helmdeck_engine::{Config, Engine};
+use helmdeck_testkit::STUCK;
 
 use super::*;
-use crate::mcp::state::{McpState, Validity};
+use crate::mcp::state::McpState;
 use crate::mcp::table::Tables;
 use crate::mcp::watch;
+use crate::validity::Validity;
 
 fn add(folder: &Path, name: &str) {
     let text = format!(
@@ -31,7 +33,7 @@ fn door_of(engine: &Engine) -> Arc<McpState> {
         place: None,
         extra: None,
         tracer: None,
-        deadline: Duration::from_secs(10),
+        deadline: STUCK,
         drain: tokio_util::sync::CancellationToken::new(),
     })
 }
@@ -61,7 +63,7 @@ async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
     };
     let everything = listen(
         caller("t", "u", "packs:run"),
-        Validity::new(move || std::future::ready(own.load(Ordering::SeqCst))),
+        Validity::new(move || std::future::ready(super::standing(own.load(Ordering::SeqCst)))),
         all,
     );
     listen(caller("t", "v", "packs:run:b.*"), Validity::default(), some);
@@ -163,8 +165,7 @@ async fn listeners_of_both_kinds_are_told() {
     };
     let both = futures_util::future::join(seen(stream), seen(subscription));
     tokio::select! {
-        _ = both => {}
+        _ = helmdeck_testkit::ends("word of a change", both) => {}
         () = adding => {}
-        () = tokio::time::sleep(Duration::from_secs(30)) => panic!("nobody was told"),
     }
 }

@@ -41,8 +41,7 @@ fn mcp() -> Mcp {
 }
 
 fn caller(scope: &str) -> Caller {
-    let identity = Arc::new(Identity::new("t", "alice").unwrap());
-    Caller { identity, permissions: Arc::new(Permissions::of_scope(scope)) }
+    Caller::new(Identity::new("t", "alice").unwrap(), Permissions::of_scope(scope))
 }
 
 /// Sends a message of the newest revision and returns the status and the message that comes back.

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use super::{Mcp, McpConfig};
 use crate::ServerConfig;
 use crate::fixture::{Answer, Fixture};
+use crate::validity::Standing;
 
 /// Headers of every client.
 const HEADERS: [(&str, &str); 2] =
@@ -98,8 +99,12 @@ async fn post_newest_with(fixture: &Fixture, more: &[(&str, &str)], method: &str
 
 /// Returns a caller with a token of this scope.
 fn caller(tenant: &str, user: &str, scope: &str) -> Caller {
-    let identity = Arc::new(Identity::new(tenant, user).unwrap());
-    Caller { identity, permissions: Arc::new(Permissions::of_scope(scope)) }
+    Caller::new(Identity::new(tenant, user).unwrap(), Permissions::of_scope(scope))
+}
+
+/// Returns the standing of a credential that is valid or revoked.
+fn standing(valid: bool) -> Standing {
+    if valid { Standing::Good } else { Standing::Revoked }
 }
 
 /// Transport of a fixture's engine alone, for callers that the server does not know yet.

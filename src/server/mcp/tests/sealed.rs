@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use helmdeck_memory::{KeyRing, MemoryKey};
-use tokio::time::timeout;
+use helmdeck_testkit::ends;
 
 use super::*;
 use crate::mcp::SessionSeal;
-
-const SOON: Duration = Duration::from_secs(20);
 
 /// Two replicas with the same memory key, and the same clock.
 fn replicas(fixture: &Fixture, config: &McpConfig) -> [Mcp; 2] {
@@ -49,7 +47,7 @@ async fn first_request_at_another_replica_may_be_any() {
         // A replica that has seen nothing of the session.
         let [_, there] = replicas(&fixture, &McpConfig::default());
         let asked = ask_as(&there, &owner, &session, method, params);
-        let answer = timeout(SOON, Box::pin(asked)).await.unwrap();
+        let answer = ends("the answer", Box::pin(asked)).await;
         assert_eq!(answer.status, 200, "{method}: {}", answer.body);
         assert_eq!(message(&answer)["id"], 7, "{}", answer.body);
     }
@@ -118,7 +116,7 @@ async fn session_with_an_open_stream_makes_no_room() {
     assert_eq!(stream.status(), 200);
     assert_eq!(begin_as(&there, &two).await.unwrap_err().status, 503);
     there.drain();
-    let rest = timeout(SOON, read(stream)).await.unwrap();
+    let rest = ends("the stream", read(stream)).await;
     assert!(rest.body.ends_with("retry: 1000\n\n"), "{}", rest.body);
     begin_as(&there, &two).await.unwrap();
 }

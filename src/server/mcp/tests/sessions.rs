@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::*;
-use crate::mcp::state::Validity;
+use crate::validity::Validity;
 
 #[tokio::test]
 async fn a_session_of_another_caller_does_not_exist() {
@@ -71,7 +71,7 @@ async fn an_open_stream_keeps_a_session_and_ends_with_the_server() {
     begin_as(&mcp, &local).await.unwrap();
     assert_eq!(ask_as(&mcp, &local, &session, "ping", json!({})).await.status, 200);
     mcp.drain();
-    let rest = tokio::time::timeout(Duration::from_secs(20), read(stream)).await.unwrap();
+    let rest = helmdeck_testkit::ends("the stream", read(stream)).await;
     assert!(!rest.body.contains("result"), "{}", rest.body);
     // A calling client is still answered while the server drains.
     let call = json!({"name": "test__plain", "arguments": {}});
@@ -106,9 +106,9 @@ async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another(
             request = request.header(name, value);
         }
         let mut request = request.body(Body::from(super::request(method, &params))).unwrap();
-        request
-            .extensions_mut()
-            .insert(Validity::new(move || std::future::ready(valid.load(std::sync::atomic::Ordering::SeqCst))));
+        request.extensions_mut().insert(Validity::new(move || {
+            std::future::ready(standing(valid.load(std::sync::atomic::Ordering::SeqCst)))
+        }));
         read(mcp.handle(local.clone(), None, request).await).await
     };
     let token = |valid| Arc::new(AtomicBool::new(valid));
@@ -131,8 +131,7 @@ async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another(
 async fn who_comes_without_a_token_closes_nobody_elses_session() {
     let fixture = Fixture::plain().await;
     let mcp = mcp_of(&fixture, McpConfig { sessions_per_caller: 2, ..McpConfig::default() });
-    let permissions = Arc::new(Permissions::of_scope("packs:run"));
-    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions };
+    let anonymous = Caller::new(Identity::anonymous(), Permissions::of_scope("packs:run"));
     let sessions = [begin_as(&mcp, &anonymous).await.unwrap(), begin_as(&mcp, &anonymous).await.unwrap()];
     fixture.clock.advance(Duration::from_secs(1));
     let refused = begin_as(&mcp, &anonymous).await.unwrap_err();
@@ -162,16 +161,9 @@ async fn hanging_up_while_a_session_begins_leaves_none_that_nothing_ends() {
         }
     }
     assert!(begun > 0 && begun < 40, "{begun}: some came through and some hung up before");
-    let settled = async {
-        loop {
-            let (theirs, ours, beginning) = mcp.counts().await;
-            if theirs == ours && ours >= begun && beginning == 0 {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
+    let settled = async || {
+        let (theirs, ours, beginning) = mcp.counts().await;
+        theirs == ours && ours >= begun && beginning == 0
     };
-    if tokio::time::timeout(Duration::from_secs(5), settled).await.is_err() {
-        panic!("rmcp's sessions, ours, those beginning: {:?}", mcp.counts().await);
-    }
+    helmdeck_testkit::until("as many sessions of rmcp as of ours", settled).await;
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use helmdeck_testkit::ends;
 
 use super::*;
 
-const SOON: Duration = Duration::from_secs(20);
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// Capabilities of a client that supports tasks.
@@ -58,7 +57,7 @@ async fn ended(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(SOON, asking).await.unwrap()
+    ends("the answer", asking).await
 }
 
 /// Waits until a task reports progress.
@@ -72,7 +71,7 @@ async fn said(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(SOON, asking).await.unwrap()
+    ends("the answer", asking).await
 }
 
 #[tokio::test]
@@ -132,7 +131,7 @@ async fn task_survives_hang_up_and_ends_by_cancel() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let id = task(&mcp, &local, json!({"wait": true})).await;
-    timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
+    ends("a call that waits", fixture.probe.someone_waits()).await;
     // A task does not belong to a connection or session: another client of the same caller finds it.
     let working = said(&mcp_of(&fixture, McpConfig::default()), &local, &id).await;
     assert_eq!(working["status"], "working", "{working}");
@@ -150,7 +149,7 @@ async fn task_survives_hang_up_and_ends_by_cancel() {
     }
     // The handler at the gate is gone: a permit added now is still available.
     fixture.probe.gate.add_permits(1);
-    timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
+    ends("the call to go on", fixture.probe.gate.acquire()).await.unwrap().forget();
 }
 
 #[tokio::test]
@@ -159,8 +158,8 @@ async fn foreign_tasks_look_like_unknown_ones() {
     let mcp = mcp_of(&fixture, McpConfig::default());
     let owner = caller("acme", "alice", "packs:run");
     let id = task(&mcp, &owner, json!({"wait": true})).await;
-    timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
-    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
+    ends("a call that waits", fixture.probe.someone_waits()).await;
+    let anonymous = Caller::new(Identity::anonymous(), Permissions::all());
     let others = [
         caller("acme", "bob", "packs:run"),
         caller("globex", "alice", "packs:run admin"),
@@ -217,7 +216,7 @@ async fn clients_without_tasks_wait_for_the_answer() {
     let answer = ask(&mcp, &local, "tools/call", quick).await;
     assert_eq!((&answer["result"]["resultType"], &answer["result"]["isError"]), (&"complete".into(), &false.into()));
     // Anonymous callers wait too: all of them would be one caller.
-    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
+    let anonymous = Caller::new(Identity::anonymous(), Permissions::all());
     let answer = ask(&mcp, &anonymous, "tools/call", call("test__long", json!({}))).await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
 }
@@ -250,7 +249,7 @@ async fn sessions_have_tasks_only_if_declared() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let task = timeout(SOON, asking).await.unwrap();
+    let task = ends("the answer", asking).await;
     assert_eq!((&task["status"], &task["result"]["structuredContent"]["text"]), (&"completed".into(), &"x".into()));
     // The task outlives its session.
     read(send_as(&mcp, &local, Method::DELETE, Some(&with), String::new()).await).await;
@@ -298,7 +297,7 @@ async fn long_packs_ignore_the_request_deadline() {
         fixture.probe.gate.add_permits(1);
     };
     let asking = ask_able(&mcp, &local, "tools/call", call("test__long", wait), json!({}));
-    let (answer, ()) = timeout(SOON, futures_util::future::join(asking, let_go)).await.unwrap();
+    let (answer, ()) = ends("the answer", futures_util::future::join(asking, let_go)).await;
     assert_eq!(message(&answer)["result"]["isError"], false, "{answer:?}");
 }
 
@@ -318,7 +317,7 @@ async fn what_came_of_a_job_can_be_read_as_a_resource() {
     for id in [&good, &bad] {
         ended(&mcp, &local, id).await;
     }
-    timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
+    ends("a call that waits", fixture.probe.someone_waits()).await;
     let address = |id: &str| format!("helmdeck://jobs/{id}");
     let result = read(&address(&good)).await;
     assert_eq!((&result["job"]["state"], &result["outcome"]["output"]["text"]), (&"succeeded".into(), &"x".into()));
@@ -354,7 +353,7 @@ async fn client_without_tasks_waits_and_cancels_its_job_by_hanging_up() {
                     () = fixture.probe.someone_waits() => {}
                 }
             };
-            timeout(SOON, waits).await.unwrap();
+            ends("a call that waits", waits).await;
             let all = jobs().await;
             assert_eq!((all.len(), all[0].state), (n + 1, helmdeck_engine::JobState::Running), "{all:?}");
         }
@@ -364,6 +363,6 @@ async fn client_without_tasks_waits_and_cancels_its_job_by_hanging_up() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(SOON, cancelled).await.unwrap();
+        ends("the cancelled call", cancelled).await;
     }
 }

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use helmdeck_egress::Egress;
 use helmdeck_system::System;
-use helmdeck_system::tokens::{ApiToken, LINK, LINK_LIVES};
+use helmdeck_system::tokens::{LINK, LINK_LIVES, NewToken, PresentedToken};
 use helmdeck_testkit::{Issuer, key_set};
 use http::Method;
 use parking_lot::Mutex;
@@ -22,16 +22,14 @@ use crate::fixture::{Answer, Fixture, START};
 use crate::{Auth, AuthConfig, ServerConfig};
 
 async fn link(system: &System) -> String {
-    let link = ApiToken {
-        id: String::new(),
+    let link = NewToken {
         name: "link".to_owned(),
         tenant: "acme".to_owned(),
         subject: "ann".to_owned(),
         scope: format!("packs:run {LINK}"),
         created_at: START,
         expires_at: Some(START.saturating_add(LINK_LIVES)),
-        revoked_at: None,
-        used_at: None,
+        ancestors: Vec::new(),
     };
     system.create_token(link).await.unwrap().1.expose().to_owned()
 }
@@ -84,6 +82,71 @@ async fn new_sign_in_ends_the_previous_one() {
     fixture.clock.advance(Duration::from_secs(1));
     let visit = async |cookie: &str| fixture.send(Method::GET, "/ui", &[("cookie", cookie)], "").await.status.as_u16();
     assert_eq!((visit(&before).await, visit(&cookie(&again)).await), (303, 200));
+}
+
+/// Writes a token with the id of another one, and a secret of one's own.
+fn forged(token: &str) -> String {
+    let body = format!("{}_{}", &token[..19], "0".repeat(64));
+    let check: String = Sha256::digest(body.as_bytes())[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    body + &check
+}
+
+#[tokio::test]
+async fn forged_cookie_revokes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fixture, system) = with_auth(folder.path()).await;
+    let own = token(&system, "eve", "packs:run", None).await;
+    let signed = cookie(&sign_in(&fixture, token(&system, "ann", "packs:run", None).await.expose()).await);
+    let victims = [
+        token(&system, "bob", "packs:run", None).await.expose().to_owned(),
+        token(&system, "root", "admin", None).await.expose().to_owned(),
+        link(&system).await,
+        signed.strip_prefix("helmdeck-80=").unwrap().to_owned(),
+    ];
+    let mut ids: Vec<&str> = victims.iter().map(|victim| &victim[3..19]).collect();
+    ids.sort_unstable();
+    for victim in &victims {
+        for name in ["helmdeck-80", "__Host-helmdeck"] {
+            let shown = format!("{name}={}", forged(victim));
+            let headers = [FORM, ORIGIN, ("cookie", shown.as_str())];
+            for path in ["/ui/sign-out", "/ui/sign-in"] {
+                let body = format!("token={}", own.expose());
+                assert_eq!(fixture.send(Method::POST, path, &headers, &body).await.status, 303, "{path}");
+            }
+            let forged_header = format!("Bearer {}", forged(victim));
+            let headers = [("authorization", forged_header.as_str()), ORIGIN];
+            let delete = format!("/api/v1/tokens/{}", &victim[3..19]);
+            assert_eq!(fixture.send(Method::DELETE, &delete, &headers, "").await.status, 401);
+        }
+    }
+    let mut live: Vec<String> = system
+        .tokens()
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|token| token.revoked_at.is_none() && ids.contains(&token.id.as_str()))
+        .map(|token| token.id)
+        .collect();
+    live.sort_unstable();
+    assert_eq!(live, ids);
+}
+
+#[tokio::test]
+async fn browser_is_signed_out_with_what_signed_it_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fixture, system) = with_auth(folder.path()).await;
+    let short = token(&system, "ann", "packs:run", Some(START.saturating_add(Duration::from_secs(40)))).await;
+    let signed = sign_in(&fixture, short.expose()).await;
+    assert!(signed.header("set-cookie").contains("Max-Age=40;"), "{signed:?}");
+    let shown = token(&system, "ann", "packs:run", None).await;
+    let signed = cookie(&sign_in(&fixture, shown.expose()).await);
+    let visit = async || fixture.send(Method::GET, "/ui", &[("cookie", signed.as_str())], "").await.status.as_u16();
+    assert_eq!(visit().await, 200);
+    let presented = PresentedToken::parse(shown.expose()).unwrap();
+    let proven = system.prove_token(&presented).await.unwrap().unwrap();
+    assert!(system.give_up_token(&proven, START).await.unwrap());
+    fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(visit().await, 303);
 }
 
 /// An identity provider: it answers each code with tokens that a test has prepared.

@@ -16,6 +16,8 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("callers", include_str!("../../migrations/postgres/added_callers.sql")),
     ("queue", include_str!("../../migrations/postgres/added_queue.sql")),
     ("labels", include_str!("../../migrations/postgres/added_labels.sql")),
+    ("ancestors", include_str!("../../migrations/postgres/added_ancestors.sql")),
+    ("heads", include_str!("../../migrations/postgres/added_heads.sql")),
 ];
 
 /// Advisory lock of a migration: the first eight bytes of `hd_system`.

@@ -17,7 +17,7 @@ use crate::idempotency::{Begun, KeyRequest};
 use crate::jobs::{JobFilter, JobRow, LostErrors};
 use crate::queue::{Accepted, Claim, ClaimId, JobLimits, QueuedCall};
 use crate::system::System;
-use crate::tokens::TokenQuery;
+use crate::tokens::{TokenQuery, TokenReach};
 
 /// Buffers of a statement in a large database, at most this many times those in a small one, ...
 const TIMES: u64 = 2;
@@ -204,10 +204,10 @@ async fn run(system: &System, name: &str, number: u32) {
     system.add(vec![Counter { pack: "p".into(), name: name.into(), value: 1 }]).await.unwrap();
     for subject in [None, Some("user7".to_owned())] {
         let tenant = subject.as_ref().map(|_| "t".to_owned());
-        let query = TokenQuery { tenant, subject, live_at: None, after: None, limit: 10 };
+        let query = TokenQuery { tenant, subject, ..TokenQuery::new(TokenReach::all(), 10) };
         system.token_page(query).await.unwrap();
     }
     system.token_used(&format!("{:016}", 7), NOW).await.unwrap();
-    system.revoke_token(&format!("{:016}", 7), NOW).await.unwrap();
+    system.revoke_token(&format!("{:016}", 7), &TokenReach::all(), NOW).await.unwrap();
     system.forget_ended_tokens("t", "user9", NOW).await.unwrap();
 }

@@ -12,7 +12,7 @@ use super::{Postgres, READ, WRITE_ONCE, on_server};
 use crate::driver::{Decide, VaultRows};
 use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
 
-const STATE: &str = "SELECT generation, key_id FROM system_vault_state WHERE one = 1";
+const STATE: &str = "SELECT generation, key_id, head FROM system_vault_state WHERE one = 1";
 const ROWS: &str = "SELECT name, version, key_id, sealed, created_at, updated_at FROM system_vault ORDER BY name";
 
 const PUT: &str = "
@@ -110,7 +110,9 @@ impl VaultRows for Postgres {
 
 async fn state(db: &(impl GenericClient + Sync), sql: &str) -> Outcome<VaultState> {
     match db.query_typed_opt(sql, &[]).await? {
-        Some(row) => Ok(VaultState { generation: unsigned(row.try_get(0)?), key_id: row.try_get(1)? }),
+        Some(row) => {
+            Ok(VaultState { generation: unsigned(row.try_get(0)?), key_id: row.try_get(1)?, head: row.try_get(2)? })
+        }
         None => Ok(VaultState::default()),
     }
 }
@@ -136,9 +138,10 @@ async fn apply(db: &(impl GenericClient + Sync), change: &VaultChange) -> Outcom
             .await?;
     }
     db.execute_typed("DELETE FROM system_vault WHERE name = ANY($1)", args![change.remove]).await?;
-    let count = "INSERT INTO system_vault_state AS s (one, generation, key_id) VALUES (1, 1, $1)
-        ON CONFLICT (one) DO UPDATE SET generation = s.generation + 1, key_id = coalesce($1, s.key_id)";
-    db.execute_typed(count, args![change.key_id]).await?;
+    let count = "INSERT INTO system_vault_state AS s (one, generation, key_id, head) VALUES (1, 1, $1, $2)
+        ON CONFLICT (one) DO UPDATE
+        SET generation = s.generation + 1, key_id = coalesce($1, s.key_id), head = coalesce($2, s.head)";
+    db.execute_typed(count, args![change.key_id, change.head]).await?;
     Ok(())
 }
 

@@ -39,11 +39,12 @@ static MIGRATIONS: Migrations = Migrations {
         ("statistics", include_str!("../../migrations/sqlite/0005_statistics.sql")),
         ("owners", include_str!("../../migrations/sqlite/0006_owners.sql")),
     ],
-    additions: &[("schedules", include_str!("../../migrations/sqlite/added_schedules.sql"))],
+    additions: &[
+        ("schedules", include_str!("../../migrations/sqlite/added_schedules.sql")),
+        ("ancestors", include_str!("../../migrations/sqlite/added_ancestors.sql")),
+        ("heads", include_str!("../../migrations/sqlite/added_heads.sql")),
+    ],
 };
-
-/// How long to wait for another process's lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Size of the log at which it is moved into the database, in bytes.
 const LOG_BYTES: u64 = 1 << 20;
@@ -59,9 +60,9 @@ struct Shared {
 }
 
 impl Sqlite {
-    /// Returns the database at a path, without touching the file.
-    pub(crate) fn at(path: PathBuf) -> Self {
-        let file = DatabaseFile::new(path, BUSY_TIMEOUT, LOG_BYTES, &MIGRATIONS);
+    /// Returns the database at a path, without touching the file. It waits for another process's lock for `busy_timeout`.
+    pub(crate) fn at(path: PathBuf, busy_timeout: Duration) -> Self {
+        let file = DatabaseFile::new(path, busy_timeout, LOG_BYTES, &MIGRATIONS);
         Self(Arc::new(Shared { file, open: Mutex::new(None) }))
     }
 

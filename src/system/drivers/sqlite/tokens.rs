@@ -8,15 +8,26 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::{Sqlite, empty_log};
 use crate::driver::TokenRows;
-use crate::tokens::{ApiToken, TokenQuery};
+use crate::tokens::{ApiToken, TokenQuery, TokenReach, ancestors_of, ancestors_text};
 
 #[async_trait]
 impl TokenRows for Sqlite {
-    async fn insert_token(&self, token: ApiToken, digest: [u8; 32]) -> Result<()> {
+    async fn insert_token(&self, token: ApiToken, digest: [u8; 32]) -> Result<bool> {
         self.write(move |db| {
+            let (created_at, expires_at) = (token.created_at.micros(), token.expires_at.map(Timestamp::micros));
+            let mut is_live = db.prepare_cached(
+                "SELECT 1 FROM api_tokens
+                 WHERE id = ?1 AND revoked_at IS NULL
+                   AND (expires_at IS NULL OR (expires_at > ?2 AND expires_at >= ?3))",
+            )?;
+            for id in &token.ancestors {
+                if !is_live.exists((id, created_at, expires_at))? {
+                    return Ok(false);
+                }
+            }
             db.prepare_cached(
-                "INSERT INTO api_tokens (id, digest, name, tenant, subject, scope, created_at, expires_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO api_tokens (id, digest, name, tenant, subject, scope, created_at, expires_at, ancestors)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute((
                 &token.id,
@@ -25,10 +36,11 @@ impl TokenRows for Sqlite {
                 &token.tenant,
                 &token.subject,
                 &token.scope,
-                token.created_at.micros(),
-                token.expires_at.map(Timestamp::micros),
+                created_at,
+                expires_at,
+                ancestors_text(&token.ancestors),
             ))?;
-            Ok(())
+            Ok(true)
         })
         .await
     }
@@ -57,12 +69,17 @@ impl TokenRows for Sqlite {
                  WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR subject = ?2)
                    AND (?3 IS NULL OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?3)))
                    AND (?4 IS NULL OR (created_at, id) < (?4, ?5))
+                   AND (?7 IS NULL OR id = ?7 OR instr('/' || ancestors, '/' || ?7 || '/') > 0)
                  ORDER BY created_at DESC, id DESC LIMIT ?6",
             )?;
+            let TokenReach { caller, family } = query.reach;
+            let (tenant, subject) =
+                caller.map_or((query.tenant, query.subject), |(tenant, subject)| (Some(tenant), Some(subject)));
             let (at, id) = query.after.map_or((None, None), |(at, id)| (Some(at.micros()), Some(id)));
             let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
             let live_at = query.live_at.map(Timestamp::micros);
-            let rows = page.query_map((query.tenant, query.subject, live_at, at, id, limit), row)?;
+            let params = (tenant, subject, live_at, at, id, limit, family);
+            let rows = page.query_map(params, row)?;
             Ok(rows.collect::<Result<_, _>>()?)
         });
         Ok(found.await?.unwrap_or_default())
@@ -79,14 +96,20 @@ impl TokenRows for Sqlite {
         Ok(changed.await?.unwrap_or(0) > 0)
     }
 
-    async fn revoke_token(&self, id: String, caller: Option<(String, String)>, now: Timestamp) -> Result<bool> {
+    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp) -> Result<bool> {
         let changed = self.read(move |db| {
             let mut revoke = db.prepare_cached(
-                "UPDATE api_tokens SET revoked_at = COALESCE(revoked_at, ?4)
-                 WHERE id = ?1 AND (?2 IS NULL OR (tenant = ?2 AND subject = ?3))",
+                "WITH this AS MATERIALIZED (
+                     SELECT id, ancestors || id AS line FROM api_tokens
+                     WHERE id = ?1 AND (?2 IS NULL OR (tenant = ?2 AND subject = ?3))
+                       AND (?4 IS NULL OR id = ?4 OR instr('/' || ancestors, '/' || ?4 || '/') > 0))
+                 UPDATE api_tokens SET revoked_at = COALESCE(revoked_at, ?5)
+                 WHERE id = (SELECT id FROM this)
+                    OR (ancestors <> '' AND ancestors >= (SELECT line || '/' FROM this)
+                        AND ancestors < (SELECT line || '0' FROM this))",
             )?;
-            let (tenant, subject) = caller.unzip();
-            Ok(revoke.execute((&id, tenant, subject, now.micros()))?)
+            let (tenant, subject) = reach.caller.unzip();
+            Ok(revoke.execute((&id, tenant, subject, reach.family, now.micros()))?)
         });
         Ok(changed.await?.unwrap_or(0) > 0)
     }
@@ -133,5 +156,6 @@ fn row(row: &Row<'_>) -> rusqlite::Result<ApiToken> {
         expires_at: time("expires_at")?,
         revoked_at: time("revoked_at")?,
         used_at: time("used_at")?,
+        ancestors: ancestors_of(&row.get::<_, String>("ancestors")?),
     })
 }

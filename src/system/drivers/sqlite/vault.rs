@@ -110,8 +110,10 @@ impl VaultRows for Sqlite {
 
 fn state(db: &Connection) -> Result<VaultState> {
     let state = db
-        .prepare_cached("SELECT generation, key_id FROM vault_state WHERE one = 1")?
-        .query_row([], |row| Ok(VaultState { generation: unsigned(row.get(0)?), key_id: row.get(1)? }))
+        .prepare_cached("SELECT generation, key_id, head FROM vault_state WHERE one = 1")?
+        .query_row([], |row| {
+            Ok(VaultState { generation: unsigned(row.get(0)?), key_id: row.get(1)?, head: row.get(2)? })
+        })
         .optional()?;
     Ok(state.unwrap_or_default())
 }
@@ -155,9 +157,10 @@ fn apply(db: &Connection, change: &VaultChange) -> Result<()> {
         db.prepare_cached("DELETE FROM vault_credentials WHERE name = ?1")?.execute([name])?;
     }
     db.prepare_cached(
-        "INSERT INTO vault_state (one, generation, key_id) VALUES (1, 1, ?1)
-         ON CONFLICT (one) DO UPDATE SET generation = generation + 1, key_id = coalesce(?1, key_id)",
+        "INSERT INTO vault_state (one, generation, key_id, head) VALUES (1, 1, ?1, ?2)
+         ON CONFLICT (one) DO UPDATE
+         SET generation = generation + 1, key_id = coalesce(?1, key_id), head = coalesce(?2, head)",
     )?
-    .execute([&change.key_id])?;
+    .execute((&change.key_id, &change.head))?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use helmdeck_core::{Schema, Secret};
 use helmdeck_egress::Egress;
 use helmdeck_forge::layout::{FEATURES, KNOWLEDGE, QUARANTINE};
 use helmdeck_system::System;
-use helmdeck_system::tokens::ApiToken;
+use helmdeck_system::tokens::NewToken;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -138,16 +138,14 @@ async fn five_thousand_entries_come_in_pages() {
 }
 
 async fn token(system: &System, scope: &str) -> Secret {
-    let token = ApiToken {
-        id: String::new(),
+    let token = NewToken {
         name: String::new(),
         tenant: "acme".to_owned(),
         subject: "ann".to_owned(),
         scope: scope.to_owned(),
         created_at: START,
         expires_at: None,
-        revoked_at: None,
-        used_at: None,
+        ancestors: Vec::new(),
     };
     system.create_token(token).await.unwrap().1
 }

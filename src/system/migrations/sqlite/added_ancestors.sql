@@ -1,0 +1,4 @@
+-- The tokens that a token descends from: their ids, each followed by a slash, the one that made it last. The descendants of a
+-- token are a range of this column: what begins with its own ancestors and itself.
+ALTER TABLE api_tokens ADD COLUMN ancestors TEXT NOT NULL DEFAULT '';
+CREATE INDEX api_tokens_by_ancestors ON api_tokens (ancestors) WHERE ancestors <> '';
