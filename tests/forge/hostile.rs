@@ -369,8 +369,11 @@ fn built_in_runners_run_after_they_were_shown() {
         };
         let features = |tests: &str| {
             let feature =
-                format!("{{\"id\": \"A-1\", \"name\": \"a\", \"status\": \"failing\", \"tests\": [{tests}]}}");
-            fixture.write(".forge/memory/long-term/features.json", &format!("{{\"features\": [{feature}]}}"));
+                format!("{{\"id\": \"A-001\", \"name\": \"a\", \"status\": \"failing\", \"tests\": [{tests}]}}");
+            fixture.write(
+                ".forge/memory/long-term/features.json",
+                &format!("{{\"schema_version\": \"1.0\", \"features\": [{feature}]}}"),
+            );
             let entries = fixture.root().join(".forge/memory/long-term/features");
             let _ = std::fs::remove_dir_all(entries);
         };

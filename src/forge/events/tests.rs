@@ -328,7 +328,7 @@ fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
 fn with_a_server_configured_but_none_to_talk_to_events_wait() {
     let folder = tempfile::tempdir().unwrap();
     project(folder.path(), None);
-    std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nurl = \"nats://127.0.0.1:4222\"\n").unwrap();
+    std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nuse = \"team\"\n").unwrap();
     let project = project(folder.path(), None);
     say(&project, 2);
     assert_eq!(Events::new(&project).drain(CAP).unwrap().waiting, 2);

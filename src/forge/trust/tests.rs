@@ -153,7 +153,7 @@ fn files_are_found_in_every_form_of_a_command() {
         }
         let before = found.files.clone();
         if let Some(first) = before.keys().next() {
-            fs::write(fixture.root().join(first), "changed").unwrap();
+            fs::write(fixture.root().join(first), format!("changed for {line}")).unwrap();
             let now = wanted::command(fixture.root(), "", line).unwrap();
             assert!(now.command == found.command && now.files != before, "{line}");
         } else {
@@ -185,7 +185,7 @@ fn init_script_and_built_in_runners_are_shown() {
     ] {
         let fixture = Fixture::agreed();
         let features = format!(
-            "{{\"features\": [{{\"id\": \"A-1\", \"name\": \"a\", \"status\": \"failing\", \"tests\": [\"{name}:unit\"]}}]}}"
+            "{{\"schema_version\": \"1.0\", \"features\": [{{\"id\": \"A-001\", \"name\": \"a\", \"status\": \"failing\", \"tests\": [\"{name}:unit\"]}}]}}"
         );
         fixture.repository.write(".forge/memory/long-term/features.json", features);
         let state = fixture.state();
@@ -194,7 +194,7 @@ fn init_script_and_built_in_runners_are_shown() {
         let (purpose, command) = (format!("built-in runner {name}"), state.new[0].command.clone());
         assert_eq!((state.new[0].purpose.as_str(), command.replace('\'', "")), (&*purpose, shown.replace('\'', "")));
         let project = open(fixture.root(), fixture.kept.path());
-        assert_eq!(Features::new(&project).verify("A-1").unwrap_err().code, "E_UNTRUSTED", "{name}");
+        assert_eq!(Features::new(&project).verify("A-001").unwrap_err().code, "E_UNTRUSTED", "{name}");
         let refused = runner::check(&project, Line::Project(word, Some("unit")), LONG).unwrap_err();
         assert_eq!(refused.code, "E_UNTRUSTED", "{name}");
         // Once it is agreed to, it is looked up like every other; whether the program is installed is another matter.
