@@ -114,7 +114,8 @@ fn audit_verify_shows_cuts_and_the_operators_own_removals() {
     assert_eq!(verify(&home).1["audit"]["callers"][0]["entries"], 3);
     assert_eq!(home.run(KEY, &["memory", "forget", "--subject", "local", "--yes"]).code, 0);
     let (code, told) = verify(&home);
-    assert_eq!((code, &told["audit"]["callers"]), (0, &json!([])), "{told}");
+    let left = told["audit"]["callers"].as_array().unwrap().iter().filter(|caller| caller["entries"] != 0);
+    assert_eq!((code, left.count()), (0, 0), "{told}");
     let removed = told["audit"]["removed"].as_array().unwrap();
     assert!(removed.iter().any(|stone| stone["by"] == "operator" && stone["calls"] == 3), "{told}");
 
