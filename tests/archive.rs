@@ -26,12 +26,22 @@ async fn fill(home: &Home) {
     store.close().await.unwrap();
 }
 
+/// Returns all rows but the heads, which belong to their store, and without the links of the audit to its head.
 async fn all(home: &Home) -> Vec<(String, Vec<u8>)> {
     let store = store(&home.store(), &[KEY]).await;
     let walk = store.walk(None, 1000).await.unwrap();
     store.close().await.unwrap();
-    let mut rows: Vec<_> =
-        walk.rows.into_iter().map(|row| (format!("{:?}", row.meta), row.value.unwrap().to_vec())).collect();
+    let mut rows: Vec<_> = walk
+        .rows
+        .into_iter()
+        .filter(|row| row.meta.kind != Kind::Head)
+        .map(|mut row| {
+            if row.meta.kind == Kind::Audit {
+                row.meta.attributes.clear();
+            }
+            (format!("{:?}", row.meta), row.value.unwrap().to_vec())
+        })
+        .collect();
     rows.sort();
     rows
 }

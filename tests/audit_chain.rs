@@ -100,7 +100,8 @@ fn audit_verify_shows_cuts_and_the_operators_own_removals() {
 
     // Somebody deletes a row, with the counters of its space.
     let rows = "space_id IN (SELECT id FROM memory_spaces WHERE kind = 'audit')";
-    let sql = format!("DELETE FROM memory_entries WHERE id = (SELECT min(id) + 1 FROM memory_entries WHERE {rows})");
+    let second = format!("SELECT id FROM memory_entries WHERE {rows} ORDER BY id LIMIT 1 OFFSET 1");
+    let sql = format!("DELETE FROM memory_entries WHERE id = ({second})");
     assert_eq!(outside(&home.store()).execute(&sql, []).unwrap(), 1);
     let run = home.run(KEY, &["audit", "verify"]);
     assert_eq!(run.code, 8, "{}", run.stdout);
@@ -113,7 +114,8 @@ fn audit_verify_shows_cuts_and_the_operators_own_removals() {
     assert_eq!(verify(&home).1["audit"]["callers"][0]["entries"], 3);
     assert_eq!(home.run(KEY, &["memory", "forget", "--subject", "local", "--yes"]).code, 0);
     let (code, told) = verify(&home);
-    assert_eq!((code, &told["audit"]["callers"]), (0, &json!([])), "{told}");
+    let left = told["audit"]["callers"].as_array().unwrap().iter().filter(|caller| caller["entries"] != 0);
+    assert_eq!((code, left.count()), (0, 0), "{told}");
     let removed = told["audit"]["removed"].as_array().unwrap();
     assert!(removed.iter().any(|stone| stone["by"] == "operator" && stone["calls"] == 3), "{told}");
 

@@ -73,6 +73,8 @@ pub(crate) struct Frame {
     /// The caller, as `tenant/user`.
     pub(crate) caller: String,
     pub(crate) admin: bool,
+    /// Whether the caller may make API tokens.
+    pub(crate) makes_tokens: bool,
     /// Whether callers sign in, and so can sign out.
     pub(crate) signs_in: bool,
     /// Whether gate 1 is open.
@@ -104,6 +106,7 @@ impl Frame {
             place,
             caller: format!("{}/{}", identity.tenant(), identity.user()),
             admin: caller.permissions.allow(&Permission::Admin),
+            makes_tokens: caller.permissions.allow(&Permission::TokensWrite),
             signs_in: ui.signs_in,
             memory: ui.memory,
             tokens: ui.tokens,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::CacheStatus;
-use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
+use helmdeck_engine::{AuditConfig, CacheConfig, Config, Engine, Memory, Selector};
 use helmdeck_testkit::{Counted, Fault, FaultyStore, ManualClock, call, keyring, sealed_memory};
 use tokio::time::Instant;
 
@@ -30,7 +30,9 @@ async fn with(cache: CacheConfig) -> Fixture {
     // Without a hot tier, so that every call asks the store.
     let cache = CacheConfig { hot_bytes: 0, watch_interval: Duration::from_secs(3600), ..cache };
     let memory = Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None };
-    let engine = Engine::builder(Config { cache, ..Config::default() })
+    // The audit reads its head before it writes: not during a test that counts reads.
+    let audit = AuditConfig { linger: Duration::from_secs(3600), ..AuditConfig::default() };
+    let engine = Engine::builder(Config { cache, audit, ..Config::default() })
         .builtins(vec![pack])
         .memory(memory)
         .clock(Arc::clone(&clock) as _)

@@ -35,7 +35,7 @@ impl<'a> Visitor<'a> {
 #[tokio::test]
 async fn token_is_shown_once_and_revoked() {
     let server = Operated::new().await;
-    let ann = Visitor::new(&server, &server.token("ann", "packs:run memory:read").await).await;
+    let ann = Visitor::new(&server, &server.token("ann", "packs:run memory:read tokens:write").await).await;
     let made = ann.submit("/ui/tokens", &[("name", "ci <b>"), ("scope", "packs:run:test.*"), ("days", "30")]).await;
     assert_eq!(made.status, 200, "{made:?}");
     let (_, rest) = made.body.split_once("<pre tabindex=\"0\"><code>hd_").unwrap();
