@@ -22,7 +22,10 @@ pub async fn until(what: impl Display, mut holds: impl AsyncFnMut() -> bool) {
 /// # Panics
 /// If it does not end within [`STUCK`].
 #[allow(clippy::panic, reason = "a test that is stuck fails")]
-pub async fn ends<F: Future>(what: impl Display, something: F) -> F::Output {
-    let waited = tokio::time::timeout(STUCK, something).await;
-    waited.unwrap_or_else(|_| panic!("waited {} s for {what}", STUCK.as_secs()))
+pub fn ends<F: Future>(what: impl Display, something: F) -> impl Future<Output = F::Output> {
+    let something = Box::pin(something);
+    async move {
+        let waited = tokio::time::timeout(STUCK, something).await;
+        waited.unwrap_or_else(|_| panic!("waited {} s for {what}", STUCK.as_secs()))
+    }
 }

@@ -42,6 +42,9 @@ async fn revoked_token_ends_stream_and_session() {
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
 }
 
+/// Method, path, headers and body of a request.
+type Lasting<'a> = (Method, &'a str, &'a [(&'a str, &'a str)], &'a str);
+
 /// Every answer that lasts: event streams of the server and of a job, an MCP stream, and a call. The runtime's clock goes on
 /// only while nothing else does, so that the second is that of the clock.
 #[tokio::test(start_paused = true)]
@@ -60,7 +63,7 @@ async fn revoked_token_ends_every_answer_that_lasts() {
     let accept = ("accept", "application/json, text/event-stream");
     let json = ("content-type", "application/json");
     let follow = format!("/api/v1/jobs/{job}/events");
-    let lasting: &[(Method, &str, &[(&str, &str)], &str)] = &[
+    let lasting: &[Lasting<'_>] = &[
         (Method::GET, "/api/v1/events?topics=calls,jobs", &[], ""),
         (Method::GET, &follow, &[], ""),
         (Method::POST, "/mcp", &[accept, json, newest, ("mcp-method", "subscriptions/listen")], subscribe),
