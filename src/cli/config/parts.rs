@@ -267,8 +267,10 @@ pub(crate) struct Forge {
     pub(crate) root: PathBuf,
     run: Run,
     /// `[forge.events.<name>]`: the event servers that a project may ask for by name.
+    #[serde(default)]
     pub(crate) events: BTreeMap<String, EventServer>,
     /// `[forge.trackers.<name>]`: the trackers that a project may ask for by name.
+    #[serde(default)]
     pub(crate) trackers: BTreeMap<String, TrackerServer>,
 }
 
