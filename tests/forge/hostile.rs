@@ -357,6 +357,7 @@ fn built_in_runners_run_after_they_were_shown() {
     let programs = fixture.beside("programs");
     std::fs::create_dir(&programs).unwrap();
     fixture.write(".forge/config.toml", "[verify]\nrunner = \"true {prefix}\"\ncommands = [\"true\"]\n");
+    fixture.forge(&["trust", "--revoke"]);
     for name in ["cargo", "pytest", "go", "node", "npm", "pnpm", "yarn", "bun"] {
         let program = programs.join(name);
         std::fs::write(&program, format!("#!/bin/sh\ntouch PWN_{name}\n")).unwrap();

@@ -47,7 +47,7 @@ const SECOND_SESSION: &str = ".forge/memory/short-term/sessions/2025-12-24-sessi
 /// Settings without git, with an event server: events wait in the outbox.
 ///
 /// With git, each event would query it, and that would take most of the time.
-const SETTINGS: &str = "[git]\nenabled = false\n[events]\nurl = \"nats://127.0.0.1:4222\"\n";
+const SETTINGS: &str = "[git]\nenabled = false\n[events]\nuse = \"team\"\n";
 const SKILL: &str = "[skill]\nname = \"one\"\ndescription = \"One.\"\nversion = \"1.0.0\"\n\n[triggers]\nkeywords = []\n\n\
                      [resources]\ninstructions = \"instructions.md\"\n";
 

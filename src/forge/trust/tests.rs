@@ -160,6 +160,17 @@ fn files_are_found_in_every_form_of_a_command() {
             assert!(!line.contains("./") && !line.contains("cd "), "{line}");
         }
     }
+    // What a line only reads changes with the work.
+    fixture.repository.write("notes.txt", "one");
+    for line in ["sh:grep -q {prefix} notes.txt && echo ran", "sh:test -e notes.txt", "sh:cat <notes.txt"] {
+        assert_eq!(wanted::command(fixture.root(), "", line).unwrap().files.len(), 0, "{line}");
+    }
+    for line in
+        ["sh:sh notes.txt", "sh notes.txt", "sh:. notes.txt", "sh:cd . && sh notes.txt", "make --file=notes.txt"]
+    {
+        let found = wanted::command(fixture.root(), "", line).unwrap();
+        assert!(found.files.contains_key("notes.txt"), "{line}: {found:?}");
+    }
     let absolute = format!("sh {}/run.sh", fixture.root().display());
     assert_eq!(wanted::command(fixture.root(), "", &absolute).unwrap().files.len(), 1);
 }

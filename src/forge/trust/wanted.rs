@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use helmdeck_core::text::shell_quoted;
@@ -50,6 +51,16 @@ const HARMLESS: &[&str] = &[
     "linear.me",
 ];
 
+/// Programs that run the file whose name follows.
+const INTERPRETERS: &[&str] = &[
+    ".", "source", "exec", "sh", "bash", "dash", "zsh", "fish", "python", "python3", "node", "deno", "bun", "ruby",
+    "perl", "php", "lua", "env", "make",
+];
+
+/// Extensions of programs.
+const PROGRAMS: &[&str] =
+    &["sh", "bash", "zsh", "fish", "py", "js", "mjs", "cjs", "ts", "mts", "rb", "pl", "php", "lua", "mk"];
+
 /// The most words of a command that are looked up as files.
 const MAX_WORDS: usize = 256;
 
@@ -86,23 +97,33 @@ pub(super) fn command(root: &Path, purpose: &str, line: &str) -> Result<TrustedC
 }
 
 /// Returns the files of the clone that a command names, with their digests.
+///
+/// Each word of the command counts. Of a line for a shell, the files that it runs count, and not those that it only reads,
+/// which change with the work: a program by its mode, its `#!` or its extension, and what follows the name of an
+/// interpreter.
 fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>> {
     let separators = |c: char| c.is_whitespace() || ";&|()<>`$\"'={},".contains(c);
-    let mut names: Vec<&str> = Vec::new();
+    // With each name, whether its file counts whatever it is.
+    let mut names: Vec<(&str, bool)> = Vec::new();
     for (at, word) in words.iter().enumerate() {
         // A program without a slash is looked up on the PATH.
-        if at > 0 || word.contains('/') {
-            names.push(word);
-            names.extend(word.split(separators).filter(|part| part != word));
+        if at == 0 && !word.contains('/') {
+            continue;
+        }
+        names.push((word, true));
+        let mut before = "";
+        for part in word.split(separators).filter(|part| !part.is_empty() && part != word) {
+            names.push((part, word.starts_with('-') || INTERPRETERS.contains(&before)));
+            before = part;
         }
     }
-    names.retain(|name| !name.is_empty());
+    names.retain(|(name, _)| !name.is_empty());
     names.truncate(MAX_WORDS);
     // A shell may go to a folder first: `cd web && ./test.sh`.
-    let within = |name: &&&str| !Path::new(name).is_absolute() && root.join(name).is_dir();
-    let folders: Vec<&str> = std::iter::once("").chain(names.iter().filter(within).copied()).collect();
+    let within = |name: &&str| !Path::new(name).is_absolute() && root.join(name).is_dir();
+    let folders: Vec<&str> = std::iter::once("").chain(names.iter().map(|(name, _)| *name).filter(within)).collect();
     let mut files = BTreeMap::new();
-    for (folder, name) in folders.iter().flat_map(|folder| names.iter().map(move |name| (folder, name))) {
+    for (folder, (name, counts)) in folders.iter().flat_map(|folder| names.iter().map(move |name| (folder, name))) {
         let place = Path::new(folder).join(name);
         // What is not below the root belongs to the machine, unless the path leads there from the root.
         if place.is_absolute() && !place.starts_with(root) {
@@ -112,12 +133,22 @@ fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>
         let Ok(about) = fs::metadata(&path) else { continue };
         let digest = match (about.is_dir(), about.is_file()) {
             (true, _) => continue,
+            (false, true) if !counts && !is_program(&path, &about) => continue,
             (false, true) => digest(&path).map_err(|error| Error::io("cannot read", &path, &error))?,
             (false, false) => "no regular file".to_owned(),
         };
         files.insert(place.display().to_string(), digest);
     }
     Ok(files)
+}
+
+/// Says whether a file is a program, by its mode, its extension or its first two bytes.
+fn is_program(path: &Path, about: &fs::Metadata) -> bool {
+    let by_extension = path.extension().is_some_and(|end| PROGRAMS.iter().any(|known| end == *known));
+    let mut begin = [0; 2];
+    by_extension
+        || about.permissions().mode() & 0o111 != 0
+        || fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *b"#!"
 }
 
 fn digest(path: &Path) -> std::io::Result<String> {

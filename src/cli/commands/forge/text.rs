@@ -1,6 +1,6 @@
 //! Answers of `helmdeck forge` as text for people.
 
-use helmdeck_core::text::count;
+use helmdeck_core::text::{count, one_line};
 use helmdeck_forge::TrustState;
 use helmdeck_forge::agents::AgentSetup;
 use helmdeck_forge::health::Health;
@@ -143,13 +143,13 @@ pub(super) fn trust_text(state: &TrustState) -> String {
     let width = state.commands.iter().map(|one| one.purpose.len()).max().unwrap_or(0);
     for one in &state.commands {
         let mark = if state.new.contains(one) { "new" } else { "   " };
-        text.push_str(&format!("  {mark} {:width$}  {}\n", one.purpose, one.command.escape_debug()));
+        text.push_str(&format!("  {mark} {:width$}  {}\n", one.purpose, one_line(&one.command)));
         for (file, digest) in &one.files {
-            text.push_str(&format!("      {:width$}    {}  sha256:{digest}\n", "", file.escape_debug()));
+            text.push_str(&format!("      {:width$}    {}  sha256:{digest}\n", "", one_line(file)));
         }
     }
     for change in &state.changed {
-        text.push_str(&format!("changed: {}\n", change.escape_debug()));
+        text.push_str(&format!("changed: {}\n", one_line(change)));
     }
     text.push_str(
         "these run what the repository holds, such as its tests; a command, file or setting that changes is asked for again",
