@@ -16,7 +16,8 @@ const MANIFEST: &str = "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition
 pub(crate) struct Fixture {
     folder: tempfile::TempDir,
     /// Where `helmdeck` is found by git, which starts the merge driver.
-    path: String,
+    /// Where programs are looked up, the program under test first.
+    pub(crate) path: String,
 }
 
 /// How a command ended.

@@ -364,7 +364,7 @@ fn built_in_runners_run_after_they_were_shown() {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let run = |words: &[&str]| {
             let mut command = fixture.command(&fixture.root(), words);
-            let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+            let path = format!("{}:{}", programs.display(), fixture.path);
             let output = command.env("PATH", path).output().unwrap();
             (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
         };
