@@ -5,7 +5,9 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use base64::Engine as _;
+use helmdeck_testkit::leaks::credentials;
+use serde_json::{Value, json};
 
 use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, STUCK};
@@ -296,4 +298,55 @@ fn ambiguous_lengths_smuggle_no_request() {
         assert!(!answer.starts_with("HTTP/1.1 200"), "{lengths:?}: {answer}");
     }
     target.stands();
+}
+
+/// Also spelled so that a reader, or a program, would still get the credential out of it.
+fn spellings(credential: &str) -> [String; 4] {
+    let encoded = base64::engine::general_purpose::STANDARD.encode(format!("export A\n{credential}\n"));
+    let percent = credential.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let invisible = credential.chars().flat_map(|c| [c, '\u{200b}']).collect();
+    [format!("they said {credential}, I think"), encoded, percent, invisible]
+}
+
+#[test]
+fn credentials_are_stored_by_no_transport_unless_allowed() {
+    let target = Target::start(&[]);
+    let mut allowed = 0;
+    for (rule, credential) in credentials() {
+        for text in spellings(&credential) {
+            for (line, fact) in [
+                ("POST /api/v1/memory/store", json!({"key": "k", "value": text})),
+                ("POST /api/v1/packs/memory.store", json!({"key": "k", "value": text})),
+                ("POST /api/v1/memory/store", json!({"key": text, "value": "v"})),
+            ] {
+                let (status, answer) = target.send(line, "", fact.to_string().as_bytes());
+                let problem: Value = serde_json::from_str(&answer).unwrap();
+                assert_eq!(
+                    (status, problem["code"].as_str()),
+                    (400, Some("invalid_input")),
+                    "{line}: {text}: {answer}"
+                );
+                assert!(answer.contains(" (rule ") && answer.contains("allow_secret"), "{rule}: {answer}");
+                assert!(!answer.contains(&credential), "{rule}: the answer repeats what was sent");
+            }
+        }
+        let fact = json!({"key": "k", "value": credential, "allow_secret": true});
+        let (status, answer) = target.send("POST /api/v1/memory/store", "", fact.to_string().as_bytes());
+        assert_eq!(status, 200, "{rule}: {answer}");
+        allowed += 1;
+    }
+    let (status, audit) = target.send("GET /api/v1/audit?tenant=acme&user=root&limit=1000", "", b"");
+    assert_eq!((status, audit.matches("\"secret_allowed\"").count()), (200, allowed), "{audit}");
+
+    let home = Home::new();
+    let (rule, credential) = credentials().swap_remove(1);
+    let run = |more: &[&str]| {
+        let value = format!("value={credential}");
+        let command = [&["run", "memory.store", "key=k", &value][..], more].concat();
+        Run::of(home.command(KEY, &command).output().unwrap())
+    };
+    let refused = run(&[]);
+    assert!(refused.code != 0 && refused.stderr.contains(rule), "{}", refused.stderr);
+    assert!(!refused.stderr.contains(&credential) && !refused.stdout.contains(&credential));
+    assert_eq!(run(&["allow_secret=true"]).code, 0);
 }

@@ -17,6 +17,8 @@ const HOURS: usize = 24;
 pub struct Metrics {
     /// Turns added.
     pub turns_added: u64,
+    /// Turns added that look like they hold a credential.
+    pub turns_with_secret: u64,
     /// Summaries made and stored.
     pub summaries: u64,
     /// Summaries discarded because the conversation was flushed, restored or changed meanwhile.
@@ -45,6 +47,7 @@ pub struct Metrics {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) turns_added: AtomicU64,
+    pub(crate) turns_with_secret: AtomicU64,
     pub(crate) summaries: AtomicU64,
     pub(crate) summaries_discarded: AtomicU64,
     pub(crate) long_backlogs: AtomicU64,
@@ -97,6 +100,7 @@ impl Counters {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Metrics {
             turns_added: of(&self.turns_added),
+            turns_with_secret: of(&self.turns_with_secret),
             summaries: of(&self.summaries),
             summaries_discarded: of(&self.summaries_discarded),
             long_backlogs: of(&self.long_backlogs),

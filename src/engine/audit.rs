@@ -127,6 +127,29 @@ impl Record {
         }
     }
 
+    /// A row about an entry that looks like it holds a credential, and that its writer allowed.
+    pub(crate) fn of_allowed_secret(
+        pack: PackName,
+        version: Version,
+        identity: Arc<Identity>,
+        (kind, rule): (&'static str, &'static str),
+        at: Timestamp,
+    ) -> Self {
+        let output = serde_json::json!({ "findings": [{ "code": "secret_allowed", "severity": rule, "file": kind }] });
+        Self {
+            pack,
+            version,
+            outcome: "ok",
+            cache: None,
+            duration: Duration::ZERO,
+            at,
+            identity,
+            input: Bytes::new(),
+            output: Some(Json::from(output)),
+            request_id: None,
+        }
+    }
+
     fn recent(&self) -> CallRecord {
         CallRecord {
             at: self.at,

@@ -16,6 +16,7 @@ mod http;
 mod janitor;
 mod jobs;
 mod layers;
+mod leaks;
 mod memory;
 mod metrics;
 mod pipeline;

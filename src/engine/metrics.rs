@@ -37,6 +37,8 @@ helmdeck_core::metrics! {
         durations: Family<Labels<1>, CallDurations> = "call_duration" [Seconds] "How long calls took";
         cache: Family<Labels<2>, Counter> = "cache_answers" "Answers of cached packs by cache status";
         refused: Family<Labels<1>, Counter> = "cache_refused" "Answers that were not stored, by reason";
+        secrets: Family<Labels<2>, Counter> = "memory_secrets"
+            "Facts and notes that looked like they held a credential, refused or allowed by their writers";
         cluster_waits: Family<Labels<1>, Counter> = "cluster_waits"
             "Runs that waited for one of another process: found its answer, ran after it, late (ran beside it), failed (ran without a lock)";
         store_errors: Family<Labels<1>, Counter> = "store_errors" "Failures of the store by operation";
@@ -101,6 +103,11 @@ impl Metrics {
 
     pub(crate) fn refused(&self, reason: &'static str) {
         self.totals.refused.get_or_create(&[("reason", reason.to_owned())]).inc();
+    }
+
+    pub(crate) fn secret(&self, kind: &'static str, outcome: &'static str) {
+        let labels = [("kind", kind.to_owned()), ("outcome", outcome.to_owned())];
+        self.totals.secrets.get_or_create(&labels).inc();
     }
 
     pub(crate) fn cluster_wait(&self, outcome: &'static str) {

@@ -19,9 +19,9 @@ pub fn shown(text: String) -> String {
 /// The error of a write that was refused.
 pub fn refuse(path: &str, first: &Finding, count: usize) -> Error {
     let Finding { rule, line, column } = first;
-    let what = helmdeck_core::leaks::what(rule);
     let more = if count > 1 { format!(", and {} more", count - 1) } else { String::new() };
-    let message = format!("{path}:{line}:{column}: this looks like {what} (rule {rule}{more}): nothing was written");
+    let message =
+        format!("{path}:{line}:{column}: this looks like a credential (rule {rule}{more}): nothing was written");
     Error::new(Category::Secret, "E_SECRET", message).hint(format!(
         "take it out, and replace it at its service if others could have seen it; if it is no secret, allow the rule: --allow-secret {rule}"
     ))

@@ -117,8 +117,9 @@ impl<'a> Note<'a> {
         let body =
             body.ok_or_else(|| SeamFailure::usage("body", "the note has no text", "give it with --body-file"))?;
         let reason = text(candidate, "confidence_reason").filter(|reason| !reason.trim().is_empty());
-        if [Some(body), reason].into_iter().flatten().any(|text| leaks::has_leak(text.as_bytes())) {
-            let line = "body: it holds what looks like a credential; take it out".to_owned();
+        let mut texts = [Some(body), reason].into_iter().flatten();
+        if let Some(rule) = texts.find_map(|text| leaks::first_leak(text.as_bytes())) {
+            let line = format!("body: it holds what looks like a credential (rule {rule}); take it out");
             return Err(SeamFailure { code: "secret", exit: 2, line });
         }
         Ok(Self { kind, slug, body, reason })

@@ -211,6 +211,7 @@ impl Attempt {
         }
         let due = self.cached(state, head, &done, id, bytes, checkpoint);
         shared.counters.turns_added.fetch_add(1, Ordering::Relaxed);
+        self.count_secret();
         if self.as_admin {
             let who = self.identity.who();
             shared.bus.publish(EventKind::MemoryItemPut { who, key: id.to_string() });
@@ -219,6 +220,18 @@ impl Attempt {
             self.memory.0.worker.wake(&self.identity, due);
         }
         Ok(Some(id))
+    }
+
+    /// Counts the turn if it looks like it holds a credential, after the reply.
+    ///
+    /// It is kept all the same: a conversation that lacks what was said would mislead everyone who reads on.
+    fn count_secret(&self) {
+        let (memory, json) = (self.memory.clone(), self.fresh.json.clone());
+        tokio::task::spawn_blocking(move || {
+            if helmdeck_core::leaks::has_leak(&json) {
+                memory.shared().counters.turns_with_secret.fetch_add(1, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Adds the turn to the cached copy, and returns what is due.

@@ -70,6 +70,23 @@ async fn under_rolling_summary_too() {
 }
 
 /// The bytes of this process that are in memory, and of its threads the number.
+#[tokio::test]
+async fn turns_with_a_credential_are_kept_and_counted() {
+    let config = StoreConfig::default();
+    let store: Arc<dyn Store> = Arc::new(DriverStore::plain(Memory::new(), &config, Arc::new(SystemClock::default())));
+    let memory = open(&store, Strategy::Truncation);
+    let credentials = helmdeck_core::leaks::samples::credentials();
+    for (number, (_, credential)) in credentials.iter().enumerate() {
+        memory.add_turn(&name(0), turn(number)).await.unwrap();
+        let added = memory.add_turn(&name(0), crate::NewTurn::new(format!("use {credential}"), "yes")).await.unwrap();
+        assert!(added.id.is_some(), "no turn is refused");
+    }
+    let counted = async || memory.metrics().turns_with_secret == credentials.len() as u64;
+    crate::conformance::eventually("every turn to be scanned", counted).await;
+    assert_eq!(memory.metrics().turns_added, 2 * credentials.len() as u64);
+    memory.close(std::time::Duration::from_secs(60)).await;
+}
+
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096

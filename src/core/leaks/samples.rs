@@ -1,4 +1,4 @@
-//! Texts for the leak scanner: credentials of every rule, and text that only looks like one.
+//! Texts for the leak scanner: credentials of common kinds, and text that only looks like one.
 //!
 //! All are put together at run time, so that no source holds anything that looks like a credential. The tests of other
 //! crates get them with the feature `testing`.
@@ -24,7 +24,7 @@ pub fn noise(alphabet: &str, length: usize) -> String {
     (0..length).map(|_| next()).collect()
 }
 
-/// Returns made-up credentials, at least one of each rule, with the id of the rule that finds it.
+/// Returns made-up credentials of common kinds, with the id of the rule that finds each.
 #[must_use]
 pub fn credentials() -> Vec<(&'static str, String)> {
     let with = |before: &str, length| format!("{before}{}", noise(MIXED, length));
@@ -62,6 +62,7 @@ pub fn credentials() -> Vec<(&'static str, String)> {
         ("private-key", format!("{dashes}BEGIN OPENSSH PRIVATE KEY{dashes}")),
         ("private-key", format!("{dashes}BEGIN PRIVATE KEY{dashes}")),
         ("helmdeck-token", format!("h{}_{}_{}", "d", noise(HEX, 16), noise(HEX, 72))),
+        ("helmdeck-key", format!("HELMDECK_MEMORY_{}={}", "KEY", noise(HEX, 64))),
         ("url-password", format!("postgres://app:{}@db.example.org/app", noise(MIXED, 9))),
         ("url-password", format!("https://someone:{}@github.com/a/b", "swordfish")),
         ("bearer-token", format!("Authorization: Bearer {}", noise(MIXED, 40))),
@@ -99,6 +100,7 @@ pub fn lookalikes() -> Vec<String> {
         "{authToken:e.requestContext2.authorizationHeader4,secretKey:window.config.loadSecret2()}".into(),
         "Hash passwords: argon2id, never pbkdf2-sha256.".into(),
         "password: see the vault".into(),
+        "pub vcs_password: Option<String>,".into(),
         "let token = std::env::var(\"GITHUB_TOKEN\")?;".into(),
         "api_key: process.env.OPENAI_API_KEY_V2".into(),
         "api_key = ${{ secrets.DEPLOY_KEY_2025_PRODUCTION }}".into(),

@@ -9,7 +9,7 @@ use crate::Result;
 #[derive(Debug, Clone)]
 pub struct Facts(pub(super) Memory);
 
-/// New fact: `{key, value, category?, tags?, ttl_seconds?}`.
+/// New fact: `{key, value, category?, tags?, ttl_seconds?, allow_secret?}`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewFact {
@@ -26,6 +26,9 @@ pub struct NewFact {
     /// Lifetime in seconds: 3,600 (1 h) to 31,536,000 (365 d); 90 d if absent.
     #[serde(default)]
     pub ttl_seconds: Option<u64>,
+    /// Whether it is stored although it looks like it holds a credential. The audit notes each use.
+    #[serde(default)]
+    pub allow_secret: bool,
 }
 
 redacted_debug!(NewFact, this => bytes = this.value.len());
@@ -100,7 +103,8 @@ impl Facts {
     /// Writes a fact, over the one of the same key. Secrets of this call are taken out of the value.
     ///
     /// # Errors
-    /// `invalid_input` for a blank key, value or label and for a life outside 1 h to 365 d; `too_large`,
+    /// `invalid_input` for a blank key, value or label, for a life outside 1 h to 365 d, and for what looks like a
+    /// credential, unless the fact allows it; `too_large`,
     /// `resource_exhausted`, `overloaded`.
     pub async fn store(&self, fact: NewFact) -> Result<About> {
         self.0.views.store_fact(&self.0.owner, fact).await

@@ -27,18 +27,28 @@ pub struct NewNote {
     pub tags: Vec<String>,
     /// Lifetime; `None` = as long as the operator keeps notes.
     pub ttl: Option<Duration>,
+    /// Whether it is stored although it looks like it holds a credential. The audit notes each use.
+    pub allow_secret: bool,
 }
 
 impl NewNote {
     /// Makes a note without category, tags and end.
     pub fn new(key: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        Self { key: key.into(), value: value.into(), category: String::new(), tags: Vec::new(), ttl: None }
+        let (category, tags) = (String::new(), Vec::new());
+        Self { key: key.into(), value: value.into(), category, tags, ttl: None, allow_secret: false }
     }
 
     /// Groups it.
     #[must_use]
     pub fn with_category(mut self, category: impl Into<String>) -> Self {
         self.category = category.into();
+        self
+    }
+
+    /// Allows what looks like a credential in it.
+    #[must_use]
+    pub const fn allowing_secret(mut self) -> Self {
+        self.allow_secret = true;
         self
     }
 
@@ -94,8 +104,8 @@ impl Notes {
     /// Writes a note, over the one of the same key. Secrets of this call are taken out of the value.
     ///
     /// # Errors
-    /// `invalid_input` for an empty key or one that holds a secret of this call, `too_large`, `resource_exhausted`,
-    /// `overloaded`.
+    /// `invalid_input` for an empty key or one that holds a secret of this call, and for what looks like a credential,
+    /// unless the note allows it; `too_large`, `resource_exhausted`, `overloaded`.
     pub async fn store(&self, note: NewNote) -> Result<About> {
         self.0.views.store_note(&self.0.owner, note).await
     }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::outcome::Remark;
-use helmdeck_core::{ArtifactRef, Json, Outcome, Result, Timestamp, leaks};
+use helmdeck_core::{ArtifactRef, Json, Outcome, Result, Timestamp};
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
 use super::answer::{Answer, Times};
 use super::pack::{Contract, Located, PackCache};
 use super::queue::Write;
+use crate::leaks::first_leak;
 use helmdeck_artifacts::earliest_end;
 
 impl PackCache {
@@ -23,6 +24,7 @@ impl PackCache {
         cost: Duration,
     ) -> Result<(Arc<Answer>, bool)> {
         let refusal = match self.refusal(&outcome) {
+            None if first_leak(outcome.output.bytes()).await.is_some() => Some("token_format"),
             None if !self.is_unchanged(&located.contract).await => Some("program_changed"),
             refusal => refusal,
         };
@@ -89,7 +91,7 @@ impl PackCache {
         })
     }
 
-    /// Returns why an answer must not be stored, if so.
+    /// Returns why an answer must not be stored, if so, before the leak scan.
     fn refusal(&self, outcome: &Outcome) -> Option<&'static str> {
         let bytes = outcome.output.bytes();
         if self.is_of_one(&outcome.artifacts) {
@@ -100,8 +102,6 @@ impl PackCache {
             Some("no_store")
         } else if self.manifest.cache().is_none_or(|spec| bytes.len() as u64 > spec.max_bytes) {
             Some("too_large")
-        } else if leaks::has_leak(bytes) {
-            Some("token_format")
         } else {
             None
         }

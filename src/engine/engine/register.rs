@@ -51,7 +51,7 @@ impl Inner {
         let memory = match &self.memory {
             None => Err(self.no_memory.clone()),
             Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),
-            Some(memory) => Ok(Arc::new(memory.views.of_pack(&manifest.name)) as _),
+            Some(memory) => Ok(Arc::new(memory.views.of_pack(&manifest.name, manifest.version)) as _),
         };
         let credentials = (!manifest.credentials.is_empty())
             .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });

@@ -9,6 +9,7 @@ use helmdeck_memory::{Entry, EntryMeta, Kind, Namespace, Put, StoreError, Writte
 
 use super::forget::TRIES;
 use super::listing::{self, EntryFilter};
+use super::secrets::{Scanned, note_allowed, scan};
 use super::{EngineViews, about, cleaned};
 
 /// Default category.
@@ -55,6 +56,8 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
     let tags = fact.tags.iter().map(|tag| trimmed("tag", tag)).collect::<Result<Vec<String>>>()?;
     let names: Vec<&str> = [key.as_str(), category].into_iter().chain(tags.iter().map(String::as_str)).collect();
     let value = cleaned(owner, &names, value.into())?;
+    let scanned = Scanned { kind: FACT, names: &names, value: &value, allowed: fact.allow_secret };
+    let allowed = scan(views, scanned).await?;
     let mut put = Put::new(Namespace::of_caller(&owner.identity), Kind::Fact, key, value);
     put.category = category.to_owned();
     (put.tags, put.ttl, put.attributes) = (tags, Some(ttl), views.attributes(owner));
@@ -63,7 +66,12 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
         let floors = floors(views, &put.namespace).await?;
         let ops = floors.put(put.clone()).map_err(|error| views.trouble(FACT, error))?;
         match views.store().write(ops).await.map(|written| written.into_iter().next()) {
-            Ok(Some(Written::Put(meta))) => return Ok(about(*meta)),
+            Ok(Some(Written::Put(meta))) => {
+                if let Some(rule) = allowed {
+                    note_allowed(views, owner, FACT, rule);
+                }
+                return Ok(about(*meta));
+            }
             Ok(_) => return Err(Error::new(Code::Internal, "the store answered a write with something else")),
             // Somebody else wrote the first head.
             Err(StoreError::VersionMismatch { .. }) if tries < TRIES => tries += 1,

@@ -9,6 +9,7 @@ mod forget;
 mod history;
 mod listing;
 mod notes;
+mod secrets;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use helmdeck_core::memory::{
     About, FactList, Forget, Forgotten, ListFacts, NewFact, NewNote, Note, NoteContext, NoteList, Owner, RecallFacts,
     Recalled, Views,
 };
-use helmdeck_core::{Code, Error, PackName, Result};
+use helmdeck_core::{Code, Error, PackName, Result, Version};
 use helmdeck_memory::{EntryMeta, Namespace, Op, Store, Written};
 
 pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
@@ -45,22 +46,22 @@ pub(crate) struct EngineViews {
     pub(crate) audit: Audit,
     /// The artifact store; `None` = the engine has none.
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
-    /// The pack; `None` = a transport.
-    pub(crate) pack: Option<PackName>,
+    /// The pack and its version; `None` = a transport.
+    pub(crate) pack: Option<(PackName, Version)>,
     /// Caches of this process that must be cleared on deletion.
     pub(crate) holders: Holders,
 }
 
 impl EngineViews {
     /// Returns the views of a pack.
-    pub(crate) fn of_pack(&self, pack: &PackName) -> Self {
-        Self { pack: Some(pack.clone()), ..self.clone() }
+    pub(crate) fn of_pack(&self, pack: &PackName, version: Version) -> Self {
+        Self { pack: Some((pack.clone(), version)), ..self.clone() }
     }
 
     /// Returns attributes that name the writer of an entry, so that readers can judge it.
     fn attributes(&self, owner: &Owner) -> BTreeMap<String, String> {
         let calling = owner.called_by.as_ref().map(|calling| &calling.name);
-        let named = [(PACK, self.pack.as_ref()), (CALLED_BY, calling)].into_iter();
+        let named = [(PACK, self.pack.as_ref().map(|(name, _)| name)), (CALLED_BY, calling)].into_iter();
         named.filter_map(|(name, pack)| Some((name.to_owned(), pack?.to_string()))).collect()
     }
 

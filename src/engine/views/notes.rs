@@ -7,6 +7,7 @@ use helmdeck_core::{Code, Error, Result, memory::About};
 use helmdeck_memory::{Cursor, Delete, Kind, Namespace, Op, Page, Put, StoreError};
 
 use super::listing::{self, EntryFilter};
+use super::secrets::{Scanned, note_allowed, scan};
 use super::{EngineViews, about, cleaned};
 
 /// Name of notes without a category, in a context.
@@ -29,10 +30,16 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, note: NewNote) -> 
     let names: Vec<&str> =
         [note.key.as_str(), &note.category].into_iter().chain(note.tags.iter().map(String::as_str)).collect();
     let value = cleaned(owner, &names, note.value.clone())?;
+    let scanned = Scanned { kind: NOTE, names: &names, value: &value, allowed: note.allow_secret };
+    let allowed = scan(views, scanned).await?;
     let mut put = Put::new(namespace(owner), Kind::Note, note.key, value);
     (put.category, put.tags, put.ttl) = (note.category, note.tags, note.ttl);
     put.attributes = views.attributes(owner);
-    views.store().put(put).await.map(about).map_err(|error| views.trouble(NOTE, error))
+    let stored = views.store().put(put).await.map(about).map_err(|error| views.trouble(NOTE, error))?;
+    if let Some(rule) = allowed {
+        note_allowed(views, owner, NOTE, rule);
+    }
+    Ok(stored)
 }
 
 pub(super) async fn recall(views: &EngineViews, owner: &Owner, key: &str) -> Result<Option<Note>> {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use helmdeck_core::suggest::did_you_mean;
 use helmdeck_forge::secrets::rules;
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project, ProjectEnvironment};
@@ -66,10 +67,10 @@ impl CommandContext {
     ) -> Result<Self, Stop> {
         let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| Path::new(".")))?;
         let environment = project::environment(env, config, common.session.as_deref(), common.agent.as_deref())?;
-        if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|(known, _)| known != **rule)) {
-            let known: Vec<_> = rules().map(|(known, _)| known).collect();
-            let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets"));
-            return Err(error.hint(format!("the rules are {}", known.join(", "))).into());
+        if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|known| known != **rule)) {
+            let meant = did_you_mean(rule, rules());
+            let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets{meant}"));
+            return Err(error.hint("the error of a refused write names its rule").into());
         }
         Ok(Self {
             folder,

@@ -15,6 +15,7 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     }
     let Metrics {
         turns_added,
+        turns_with_secret,
         summaries,
         summaries_discarded,
         summary_failures,
@@ -29,6 +30,7 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     } = metrics;
     for (name, help, value) in [
         ("turns_added", "Turns that were added", turns_added),
+        ("turns_with_secret", "Turns added that look like they hold a credential", turns_with_secret),
         ("folds", "Summaries that were made and stored", summaries),
         (
             "folds_discarded",
