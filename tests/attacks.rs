@@ -21,7 +21,13 @@ struct Target {
 
 impl Target {
     fn start(environment: &[(&str, &str)]) -> Self {
+        Self::start_in(environment, |_| {})
+    }
+
+    /// As [`Self::start`], in a home that is prepared first.
+    fn start_in(environment: &[(&str, &str)], prepare: impl FnOnce(&Home)) -> Self {
         let home = Home::new();
+        prepare(&home);
         let create = ["token", "create", "--tenant", "acme", "--user", "root", "--scope", "admin"];
         let made = Run::of(home.command(KEY, &create).output().unwrap());
         assert_eq!(made.code, 0, "{}", made.stderr);
@@ -349,4 +355,116 @@ fn credentials_are_stored_by_no_transport_unless_allowed() {
     assert!(refused.code != 0 && refused.stderr.contains(rule), "{}", refused.stderr);
     assert!(!refused.stderr.contains(&credential) && !refused.stdout.contains(&credential));
     assert_eq!(run(&["allow_secret=true"]).code, 0);
+}
+
+/// A schema of a few KB whose check by a large document takes hours: 8,100 times the same rule.
+fn wide(rule: &Value) -> Value {
+    let all_of = |next: &str| json!({"allOf": vec![json!({"$ref": next}); 90]});
+    let defs = json!({"d0": all_of("#/$defs/d1"), "d1": all_of("#/$defs/d2"), "d2": rule});
+    json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": defs})
+}
+
+/// The rule of the schema, and the document.
+fn expensive() -> [(&'static str, Value, Value); 2] {
+    // A text that the pattern has to read to its end, and that its automaton finds new again and again.
+    let text: String =
+        (0..800_000_u32).map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7).to_le_bytes()[0] % 13)).collect();
+    let arrays: Value = (0..3_000).map(|n| json!([n])).collect();
+    let pattern = json!({"pattern": r"(\w|[a-c]x|\d)[^b]{1,60}$|q"});
+    [
+        ("pattern", wide(&pattern), json!({"a": text})),
+        ("unique", wide(&json!({"uniqueItems": true, "minItems": 1})), json!({"a": arrays})),
+    ]
+}
+
+/// An MCP server whose tools answer with a file each, and describe their answers by a schema.
+const ANSWERING: &str = r#"
+cd "$(dirname "$0")"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case $line in
+  *'"method":"initialize"'*)
+    answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}' ;;
+  *'"method":"tools/list"'*) answer "{\"tools\":$(cat tools.json)}" ;;
+  *'"name":"pattern"'*) printf '{"jsonrpc":"2.0","id":%s,"result":' "$id"; cat pattern.json; echo '}' ;;
+  *'"name":"unique"'*) printf '{"jsonrpc":"2.0","id":%s,"result":' "$id"; cat unique.json; echo '}' ;;
+  esac
+done
+"#;
+
+/// Sends calls at once, and asks meanwhile whether the server lives; returns the answers to the calls.
+fn four_at_once(target: &Target, pack: &str, body: &str) -> Vec<(u16, String)> {
+    std::thread::scope(|scope| {
+        let line = format!("POST /api/v1/packs/{pack}");
+        let send = || target.send(&line, "", body.as_bytes());
+        let calls: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
+        let mut healthy = 0;
+        while healthy < 3 || calls.iter().any(|call| !call.is_finished()) {
+            assert_eq!(target.send("GET /healthz", "", b"").0, 200, "{pack}");
+            healthy += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn expensive_schemas_freeze_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let cases = expensive();
+    let tools: Value = cases
+        .iter()
+        .map(|(name, schema, _)| json!({"name": name, "inputSchema": {"type": "object"}, "outputSchema": schema}))
+        .collect();
+    write("tools.json", &tools.to_string());
+    write("server.sh", ANSWERING);
+    let mut target = Target::start_in(&[("HELMDECK_SERVER__REQUEST_DEADLINE", "3s")], |home| {
+        for (name, schema, document) in &cases {
+            let manifest = format!(
+                "name = \"test.{name}\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"true\"]\n\
+                 [input]\nfile = \"{name}.json\"\n"
+            );
+            std::fs::write(home.packs().join(format!("{name}.toml")), manifest).unwrap();
+            std::fs::write(home.packs().join(format!("{name}.json")), schema.to_string()).unwrap();
+            write(&format!("{name}.json"), &json!({"content": [], "structuredContent": document}).to_string());
+        }
+        let server = folder.path().join("server.sh");
+        let run = home.run(KEY, &["mcp", "add", "x", "--", "/bin/sh", server.to_str().unwrap()]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    });
+    for (name, _, document) in &cases {
+        for (pack, body) in [(format!("test.{name}"), document.to_string()), (format!("mcp.x.{name}"), "{}".to_owned())]
+        {
+            for (status, text) in four_at_once(&target, &pack, &body) {
+                let problem: Value =
+                    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{pack}: {error}: {text}"));
+                let code = problem["code"].as_str().unwrap_or_default();
+                let expected = ["timeout", "overloaded", "invalid_input", "invalid_output"];
+                assert!(expected.contains(&code) && status >= 400, "{pack}: {status} {text}");
+                assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{text}");
+            }
+        }
+    }
+    target.stands();
+    // It ends in good order while four such calls are under way.
+    let (_, _, document) = &cases[0];
+    let body = document.to_string();
+    let head = format!(
+        "POST /api/v1/packs/test.pattern HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        target.token,
+        body.len()
+    );
+    let _under_way: Vec<_> = (0..4)
+        .map(|_| {
+            let mut stream = target.server.connect();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(body.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(target.send("GET /healthz", "", b"").0, 200);
+    target.server.signal("-TERM");
+    assert_eq!(target.server.ended(), Some(0));
 }

@@ -109,7 +109,7 @@ impl Desk {
         let file = format!("packs/conversation/{verb}.toml");
         let pack = self.packs.iter().find(|pack| pack.file == file).unwrap();
         let manifest = manifest(pack);
-        let filled = manifest.input.fill(input).into_owned();
+        let filled = manifest.input.fill(input).unwrap().into_owned();
         manifest
             .input
             .validate(&serde_json::from_str(&filled).unwrap())

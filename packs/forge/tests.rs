@@ -107,7 +107,7 @@ impl Desk {
     async fn call_as(&self, identity: &Identity, verb: &str, input: Value) -> Result<Value> {
         let pack = self.pack(verb);
         let manifest = manifest(pack);
-        let filled = manifest.input.fill(&input.to_string()).into_owned();
+        let filled = manifest.input.fill(&input.to_string()).unwrap().into_owned();
         manifest
             .input
             .validate(&serde_json::from_str(&filled).unwrap())

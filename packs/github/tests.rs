@@ -68,7 +68,7 @@ impl Packs {
             .map(|builtin| (builtin, manifest(builtin)))
             .find(|(_, manifest)| manifest.name.as_str() == pack)
             .unwrap();
-        let filled = manifest.input.fill(&input.to_string()).into_owned();
+        let filled = manifest.input.fill(&input.to_string()).unwrap().into_owned();
         manifest
             .input
             .validate(&serde_json::from_str(&filled).unwrap())

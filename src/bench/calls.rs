@@ -139,7 +139,7 @@ pub(crate) fn runtime_free<F: Future>(future: F) -> F::Output {
 async fn direct_call(manifest: &Manifest, handler: &Arc<dyn Handler>, call: Call) -> Result<Json> {
     let value = json::read_strict(&call.input).unwrap();
     let text = std::str::from_utf8(&call.input).unwrap();
-    let filled = manifest.input.fill(text);
+    let filled = manifest.input.fill(text).unwrap();
     manifest.input.validate(&value).unwrap();
     let input = match filled {
         std::borrow::Cow::Borrowed(_) => Json::from_trusted(call.input.clone()),

@@ -1,7 +1,16 @@
 //! JSON Schema 2020-12: validation and default values.
+//!
+//! Schemas come from anybody. So one is bounded when it is read, and a check of a document by it ends when it should:
+//! each keyword pays for its work before it does it ([`Effort`]).
 
-mod cost;
+mod defaults;
+mod effort;
+mod evaluate;
+mod graph;
+mod pattern;
+mod rules;
 mod stream;
+mod value;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,22 +18,20 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use self::cost::Graph;
+pub use self::defaults::TooLarge;
+use self::defaults::{Defaults, write_object};
+pub use self::effort::{Effort, STACK_BYTES, Unfinished};
+use self::evaluate::Evaluation;
+use self::graph::{Graph, Read};
 use self::stream::Stream;
 use crate::error::Violation;
 use crate::json::members;
-use crate::suggest;
+use crate::text;
 
 /// Limit of violations in one answer.
 const MAX_VIOLATIONS: usize = 20;
 
-/// Step limit of a validation that collects every violation: collecting costs memory.
-const MAX_TOLD_STEPS: u64 = 50_000;
-
-/// Step limit of a validation on the caller's thread; a longer one runs on a separate thread.
-const MAX_LIGHT_STEPS: u64 = 20_000;
-
-/// The deepest chain of `$ref` that is followed when defaults are collected.
+/// The deepest chain of `$ref` that is followed for the list of properties.
 const MAX_REF_DEPTH: usize = 8;
 
 /// A compiled schema.
@@ -37,37 +44,29 @@ pub struct Schema {
     shape: Shape,
     /// Made at first use, with the reason if the schema cannot be used.
     compiled: OnceLock<Result<Compiled, String>>,
-    /// Made at first use; `None` if only the validator knows the schema.
+    /// Made at first use; `None` if only the evaluator knows the schema.
     stream: OnceLock<Option<Stream>>,
 }
 
 /// What a schema is checked with.
 struct Compiled {
-    validator: jsonschema::Validator,
-    defaults: Defaults,
     graph: Graph,
+    defaults: Defaults,
 }
 
 impl Compiled {
     fn new(source: &Value) -> Result<Self, String> {
-        // Before anything follows the references: the compiler and the search for defaults do too.
-        let graph = Graph::read(source).map_err(|why| format!("the schema is not valid: {why}"))?;
-        let validator = options().build(source).map_err(|error| {
-            let at = error.instance_path().to_string();
-            format!(
-                "the schema is not valid{}: {error}",
-                if at.is_empty() { String::new() } else { format!(" at {at}") }
-            )
-        })?;
-        Ok(Self { validator, defaults: collect(source, source, 0), graph })
+        Self::of(source, Graph::read(source).map_err(invalid)?)
+    }
+
+    fn of(source: &Value, read: Read<'_>) -> Result<Self, String> {
+        let defaults = Defaults::collect(source, &read).map_err(invalid)?;
+        Ok(Self { graph: read.graph, defaults })
     }
 }
 
-fn options() -> jsonschema::ValidationOptions<'static> {
-    jsonschema::options()
-        .with_draft(jsonschema::Draft::Draft202012)
-        .should_validate_formats(true)
-        .with_pattern_options(jsonschema::PatternOptions::regex())
+fn invalid(why: impl fmt::Display) -> String {
+    format!("the schema is not valid: {why}")
 }
 
 /// What is known of a schema without asking the validator.
@@ -77,22 +76,8 @@ enum Shape {
     Anything,
     /// Accepts every object and nothing else.
     AnyObject,
-    /// Needs the validator.
+    /// Needs the evaluator.
     Ruled,
-}
-
-/// Locations of defaults in a schema. Empty without defaults, so that such a schema costs nothing.
-#[derive(Debug, Default)]
-struct Defaults {
-    /// Property, its default as JSON text, and the defaults inside it.
-    properties: Vec<(String, Option<String>, Self)>,
-    items: Option<Box<Self>>,
-}
-
-impl Defaults {
-    fn is_empty(&self) -> bool {
-        self.properties.is_empty() && self.items.is_none()
-    }
 }
 
 impl Schema {
@@ -102,11 +87,19 @@ impl Schema {
     ///
     /// # Errors
     /// A message that names the place in the schema, or why a check by it would take too long: more than 100,000
-    /// subschemas when it is unfolded, references that go round in place, references that cannot be followed.
+    /// subschemas when it is unfolded, references that go round in place, references that cannot be followed, patterns
+    /// that are too large.
     pub fn compile(source: Value) -> Result<Self, String> {
-        let compiled = Compiled::new(&source)?;
+        // Bounded first: the schema of schemas follows what it finds.
+        let read = Graph::read(&source).map_err(invalid)?;
+        jsonschema::draft202012::meta::validate(&source).map_err(|error| {
+            let at = error.instance_path().to_string();
+            let at = if at.is_empty() { at } else { format!("at {at}: ") };
+            invalid(format_args!("{at}{}", text::escaped(&error.to_string(), 300)))
+        })?;
+        check_defaults(&source, &read)?;
+        let compiled = Compiled::of(&source, read)?;
         let schema = Self::trusted(source);
-        schema.check_defaults()?;
         let _ = schema.compiled.set(Ok(compiled));
         Ok(schema)
     }
@@ -150,125 +143,92 @@ impl Schema {
         }
     }
 
-    /// Returns whether validation of a document of this many bytes takes at most about a millisecond.
+    /// Checks a document to the end: about a second of work at most.
     ///
-    /// Validate a heavier one on a separate thread.
-    #[must_use]
-    pub fn is_light(&self, document: &Value, bytes: usize) -> bool {
-        if self.shape != Shape::Ruled {
-            return true;
-        }
-        self.compiled().map_or(true, |Compiled { graph, .. }| {
-            graph.is_quick(bytes) || graph.steps(document, MAX_LIGHT_STEPS).is_some()
-        })
-    }
-
-    /// Checks a document, in at most 20 million steps.
+    /// For schemas that are trusted, and where nobody else waits. Use [`Schema::check`] for documents of callers.
     ///
     /// # Errors
     /// What breaks the schema and where, without the values (they may be secret), at most 20 places; or that the check
     /// would take too many steps.
     pub fn validate(&self, document: &Value) -> Result<(), Vec<Violation>> {
-        self.validate_sized(document, usize::MAX)
+        self.check(document, &mut Effort::patient()).unwrap_or_else(|_| whole(TOO_MUCH))
     }
 
-    /// As [`Schema::validate`], for a document of at most this many bytes.
+    /// Checks a document with limited work.
     ///
-    /// The steps of a small document need not be counted.
+    /// The result is as that of [`Schema::validate`].
     ///
     /// # Errors
-    /// As [`Schema::validate`].
-    pub fn validate_sized(&self, document: &Value, bytes: usize) -> Result<(), Vec<Violation>> {
-        let whole = |detail: &str| Err(vec![Violation { pointer: String::new(), detail: detail.to_owned() }]);
-        if self.shape == Shape::Anything {
-            return Ok(());
+    /// Why it is not known whether the document fits.
+    pub fn check(&self, document: &Value, effort: &mut Effort<'_>) -> Result<Result<(), Vec<Violation>>, Unfinished> {
+        match self.shape {
+            Shape::Anything => return Ok(Ok(())),
+            Shape::AnyObject if document.is_object() => return Ok(Ok(())),
+            _ => {}
         }
-        let Compiled { validator, graph, .. } = match self.compiled() {
-            Ok(compiled) => compiled,
-            Err(why) => return whole(why),
+        let graph = match self.compiled() {
+            Ok(compiled) => &compiled.graph,
+            Err(why) => return Ok(whole(why)),
         };
-        let steps = if graph.is_quick(bytes) { Some(0) } else { graph.steps(document, cost::MAX_STEPS) };
-        let Some(steps) = steps else {
-            return whole("checking it by the schema takes too many steps; send less at once");
-        };
-        if validator.is_valid(document) {
-            return Ok(());
+        match Evaluation::fits(graph, 0, document, effort) {
+            Ok(true) => return Ok(Ok(())),
+            Ok(false) => {}
+            // Nobody else will try it with more.
+            Err(Unfinished::TooMuch) if !effort.is_light() => return Ok(whole(TOO_MUCH)),
+            Err(unfinished) => return Err(unfinished),
         }
-        if steps > MAX_TOLD_STEPS {
-            return whole("it does not fit the schema; it is too large to say where");
+        match Evaluation::violations(graph, document, effort) {
+            Ok(mut violations) => {
+                violations.dedup();
+                Ok(Err(violations))
+            }
+            Err(unfinished) if effort.is_light() => Err(unfinished),
+            Err(_) => Ok(whole("it does not fit the schema; it is too large to say where")),
         }
-        let mut violations: Vec<Violation> = validator
-            .iter_errors(document)
-            .take(MAX_VIOLATIONS)
-            .map(|error| Violation {
-                pointer: error.instance_path().to_string(),
-                detail: match error.kind() {
-                    jsonschema::error::ValidationErrorKind::Required { property } => format!("{property} is missing"),
-                    jsonschema::error::ValidationErrorKind::AdditionalProperties { unexpected } => {
-                        self.unknown(unexpected, &error.schema_path().to_string())
-                    }
-                    _ => error.masked_with("the value").to_string(),
-                },
-            })
-            .collect();
-        violations.dedup();
-        Err(violations)
-    }
-
-    /// Says which members the object at a path of the schema does not know.
-    fn unknown(&self, unexpected: &[String], path: &str) -> String {
-        let object = path.rsplit_once('/').and_then(|(object, _)| self.source.pointer(object));
-        let known = object.and_then(|object| object["properties"].as_object());
-        let known: Vec<&str> = known.into_iter().flat_map(|known| known.keys().map(String::as_str)).collect();
-        suggest::unknown(unexpected, &known)
     }
 
     /// Fills in omitted defaults: those under `properties`, `items`, `allOf` and local `$ref`.
     ///
     /// The caller's text is kept digit for digit; `Cow::Borrowed` if nothing was missing.
-    #[must_use]
-    pub fn fill<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    ///
+    /// # Errors
+    /// That the document becomes too large.
+    pub fn fill<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, TooLarge> {
         if self.shape != Shape::Ruled {
-            return Cow::Borrowed(text);
+            return Ok(Cow::Borrowed(text));
         }
         match self.compiled() {
-            Ok(Compiled { defaults, .. }) if !defaults.is_empty() => fill(defaults, text),
-            _ => Cow::Borrowed(text),
+            Ok(Compiled { defaults, .. }) if !defaults.is_empty() => defaults.fill(text),
+            _ => Ok(Cow::Borrowed(text)),
         }
     }
+}
 
-    /// Refuses a default that breaks its own schema.
-    ///
-    /// With such a default an omitted member would be an error that no caller understands.
-    fn check_defaults(&self) -> Result<(), String> {
-        fn walk(schema: &Schema, value: &Value, at: &str) -> Result<(), String> {
-            let Value::Object(object) = value else { return Ok(()) };
-            if let (Some(default), Some(_)) = (object.get("default"), object.get("type").or_else(|| object.get("enum")))
-            {
-                let mut alone = object.clone();
-                let refers =
-                    object.values().any(|inner| inner.to_string().contains("\"$ref\"")) || object.contains_key("$ref");
-                if let Some(definitions) = schema.source.get("$defs").filter(|_| refers) {
-                    alone.insert("$defs".to_owned(), definitions.clone());
-                }
-                let alone = Value::Object(alone);
-                let bounded = Graph::read(&alone).is_ok_and(|graph| graph.steps(default, MAX_LIGHT_STEPS).is_some());
-                let valid = bounded
-                    && jsonschema::options()
-                        .with_pattern_options(jsonschema::PatternOptions::regex())
-                        .build(&alone)
-                        .is_ok_and(|validator| validator.is_valid(default));
-                if !valid {
-                    return Err(format!("the default at {at} does not fit its own schema"));
-                }
-            }
-            for (name, inner) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
-                walk(schema, inner, &format!("{at}/properties/{name}"))?;
-            }
-            object.get("items").map_or(Ok(()), |inner| walk(schema, inner, &format!("{at}/items")))
+/// What is told of a document that takes more work than any may.
+const TOO_MUCH: &str = "checking it by the schema takes too many steps; send less at once";
+
+fn whole(detail: &str) -> Result<(), Vec<Violation>> {
+    Err(vec![Violation { pointer: String::new(), detail: detail.to_owned() }])
+}
+
+/// Refuses a default that breaks its own schema.
+///
+/// With such a default an omitted member would be an error that no caller understands.
+fn check_defaults(source: &Value, read: &Read<'_>) -> Result<(), String> {
+    fn walk(read: &Read<'_>, value: &Value, at: &str, effort: &mut Effort<'_>) -> Result<(), String> {
+        let Value::Object(object) = value else { return Ok(()) };
+        let rule = object.get("type").or_else(|| object.get("enum"));
+        if let (Some(default), Some(_), Some(node)) = (object.get("default"), rule, read.node(value))
+            && !matches!(Evaluation::fits(&read.graph, node, default, effort), Ok(true))
+        {
+            return Err(format!("the default at {at} does not fit its own schema"));
         }
-        walk(self, &self.source, "")
+        for (name, inner) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            walk(read, inner, &format!("{at}/properties/{name}"), effort)?;
+        }
+        object.get("items").map_or(Ok(()), |inner| walk(read, inner, &format!("{at}/items"), effort))
     }
+    walk(read, source, "", &mut Effort::patient())
 }
 
 impl fmt::Debug for Schema {
@@ -294,109 +254,6 @@ fn shape_of(source: &Value) -> Shape {
         }
         _ => Shape::Ruled,
     }
-}
-
-fn collect(root: &Value, schema: &Value, depth: usize) -> Defaults {
-    let mut defaults = Defaults::default();
-    let Value::Object(object) = schema else { return defaults };
-    if let Some(target) =
-        object.get("$ref").and_then(Value::as_str).and_then(|reference| root.pointer(reference.strip_prefix('#')?))
-        && depth < MAX_REF_DEPTH
-    {
-        defaults = collect(root, target, depth + 1);
-    }
-    for (name, property) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        let inner = collect(root, property, depth + 1);
-        let default = default_of(root, property, depth).map(Value::to_string);
-        if default.is_some() || !inner.is_empty() {
-            defaults.properties.push((name.clone(), default, inner));
-        }
-    }
-    if let Some(items) = object.get("items").filter(|_| depth < MAX_REF_DEPTH * 4) {
-        let inner = collect(root, items, depth + 1);
-        if !inner.is_empty() {
-            defaults.items = Some(Box::new(inner));
-        }
-    }
-    for part in object.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        let part = collect(root, part, depth + 1);
-        for property in part.properties {
-            if defaults.properties.iter().all(|(name, ..)| *name != property.0) {
-                defaults.properties.push(property);
-            }
-        }
-        if defaults.items.is_none() {
-            defaults.items = part.items;
-        }
-    }
-    defaults
-}
-
-fn default_of<'a>(root: &'a Value, property: &'a Value, depth: usize) -> Option<&'a Value> {
-    property.get("default").or_else(|| {
-        let reference = property.get("$ref")?.as_str()?.strip_prefix('#')?;
-        if depth < MAX_REF_DEPTH { default_of(root, root.pointer(reference)?, depth + 1) } else { None }
-    })
-}
-
-fn fill<'a>(defaults: &Defaults, text: &'a str) -> Cow<'a, str> {
-    let trimmed = text.trim_ascii();
-    match trimmed.as_bytes().first() {
-        Some(b'{') if !defaults.properties.is_empty() => fill_object(defaults, text),
-        Some(b'[') => match &defaults.items {
-            Some(items) => fill_array(items, text),
-            None => Cow::Borrowed(text),
-        },
-        _ => Cow::Borrowed(text),
-    }
-}
-
-fn fill_object<'a>(defaults: &Defaults, text: &'a str) -> Cow<'a, str> {
-    let Some(members) = members(text) else { return Cow::Borrowed(text) };
-    let mut changed = false;
-    let mut filled: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::with_capacity(members.len() + defaults.properties.len());
-    for (key, value) in &members {
-        let value = match defaults.properties.iter().find(|(name, ..)| name == key) {
-            Some((.., inner)) => fill(inner, value.get()),
-            None => Cow::Borrowed(value.get()),
-        };
-        changed |= matches!(value, Cow::Owned(_));
-        filled.push((Cow::Borrowed(key), value));
-    }
-    for (name, default, inner) in &defaults.properties {
-        if let Some(default) = default
-            && members.iter().all(|(key, _)| key != name)
-        {
-            changed = true;
-            filled.push((Cow::Borrowed(name), fill(inner, default)));
-        }
-    }
-    if changed { Cow::Owned(write_object(&filled)) } else { Cow::Borrowed(text) }
-}
-
-fn fill_array<'a>(items: &Defaults, text: &'a str) -> Cow<'a, str> {
-    let Ok(elements) = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(text) else {
-        return Cow::Borrowed(text);
-    };
-    let filled: Vec<_> = elements.iter().map(|element| fill(items, element.get())).collect();
-    if filled.iter().all(|element| matches!(element, Cow::Borrowed(_))) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!("[{}]", filled.join(",")))
-}
-
-fn write_object(members: &[(Cow<'_, str>, Cow<'_, str>)]) -> String {
-    let mut text = String::from("{");
-    for (index, (key, value)) in members.iter().enumerate() {
-        if index > 0 {
-            text.push(',');
-        }
-        text.push_str(&Value::from(key.as_ref()).to_string());
-        text.push(':');
-        text.push_str(value);
-    }
-    text.push('}');
-    text
 }
 
 /// Removes one member from a JSON object and keeps the rest unchanged. `None` if it is missing.

@@ -271,3 +271,8 @@ fn no_url_passes_the_guard_inward() {
 fn no_input_changes_where_a_request_goes() {
     smoke("template");
 }
+
+#[test]
+fn checks_by_schemas_end_when_they_should() {
+    smoke("schema");
+}

@@ -5,6 +5,8 @@
 
 #[path = "json_rpc.rs"]
 pub mod json_rpc;
+#[path = "schema.rs"]
+pub mod schema;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
@@ -34,6 +36,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("manifest", manifest),
     ("url_guard", url_guard),
     ("template", template),
+    ("schema", schema::schema),
 ];
 
 /// The real router over an engine with two small packs and a store in memory.

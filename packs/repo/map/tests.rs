@@ -24,7 +24,7 @@ fn context() -> Context {
 async fn call(context: Context, input: Value) -> Result<Reply> {
     let manifest = manifest();
     manifest.input.validate(&input).expect("the input fits the schema");
-    let filled = manifest.input.fill(&input.to_string()).into_owned();
+    let filled = manifest.input.fill(&input.to_string()).unwrap().into_owned();
     let reply = RepoMap.run(context, Json::parse(filled).unwrap()).await?;
     if let Some(output) = &reply.output {
         manifest.output.validate(&output.to_value()).expect("the output fits the schema");

@@ -150,7 +150,7 @@ impl Fixture {
         for (name, value) in more.as_object().unwrap() {
             input[name] = value.clone();
         }
-        let text = manifest.input.fill(&input.to_string()).into_owned();
+        let text = manifest.input.fill(&input.to_string()).unwrap().into_owned();
         manifest.input.validate(&serde_json::from_str(&text).unwrap()).unwrap();
         let egress = Egress::new(helmdeck_egress::Config { allow: self.allow.clone(), ..Default::default() });
         let solve = Solve {

@@ -1,5 +1,6 @@
 //! Manifest parser and validation. Errors name the line.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -482,7 +483,8 @@ fn fits(
     if source.is_builtin {
         return Ok(());
     }
-    let text = input.fill(&value.to_string()).into_owned();
+    let text = input.fill(&value.to_string()).map(Cow::into_owned);
+    let text = text.map_err(|why| source.error(Some(span.clone()), format!("{what}'s input cannot be used: {why}")))?;
     let filled: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     input.validate(&filled).map_err(|violations| {
         let places: Vec<String> = violations

@@ -2,14 +2,18 @@
 //!
 //! It knows the part of JSON Schema that most outputs are described with: types, properties, items, limits of numbers
 //! and lists, lists of texts, rules for texts, and references into `$defs`. It only ever says that a text is valid. What
-//! it refuses, and every schema with something else in it, is for the validator, which also says why.
+//! it refuses, and every schema with something else in it, is for the evaluator, which also says why.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Limit of nodes: a schema whose references unfold to more is for the validator.
+use super::effort::Effort;
+use super::rules::{ARRAY, BOOLEAN, EVERY, INTEGER, NULL, NUMBER, OBJECT, Patterns, STRING, TextRules, Types, types};
+
+/// Limit of nodes: a schema whose references unfold to more is for the evaluator.
 const MAX_NODES: usize = 4096;
 /// Limit of nested nodes.
 const MAX_DEPTH: usize = 64;
@@ -18,17 +22,9 @@ const MAX_MEMBERS: usize = 64;
 /// Limit of the texts of one `enum`.
 const MAX_TEXTS: usize = 64;
 
-const NULL: u8 = 1;
-const BOOLEAN: u8 = 1 << 1;
-const INTEGER: u8 = 1 << 2;
-const NUMBER: u8 = 1 << 3;
-const STRING: u8 = 1 << 4;
-const ARRAY: u8 = 1 << 5;
-const OBJECT: u8 = 1 << 6;
-const EVERY: u8 = NULL | BOOLEAN | INTEGER | NUMBER | STRING | ARRAY | OBJECT;
-
 /// Keywords that say nothing about a document.
-const NOTES: [&str; 11] = [
+const NOTES: [&str; 12] = [
+    "contentMediaType",
     "$comment",
     "$defs",
     "$schema",
@@ -42,7 +38,7 @@ const NOTES: [&str; 11] = [
     "writeOnly",
 ];
 /// Keywords about texts alone.
-const OF_TEXTS: [&str; 5] = ["pattern", "format", "minLength", "maxLength", "contentMediaType"];
+const OF_TEXTS: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
 
 /// A schema for this check.
 pub(super) struct Stream(Node);
@@ -55,11 +51,11 @@ enum Node {
 }
 
 struct Rules {
-    types: u8,
+    types: Types,
     /// The texts that are accepted.
     texts: Option<Vec<String>>,
     /// Rules for texts.
-    text: Option<jsonschema::Validator>,
+    text: Option<TextRules>,
     minimum: Option<i64>,
     maximum: Option<i64>,
     items: Node,
@@ -91,22 +87,25 @@ impl Default for Rules {
 }
 
 impl Stream {
-    /// Reads a schema; `None` if it is for the validator.
+    /// Reads a schema; `None` if it is for the evaluator.
     pub(super) fn read(source: &Value) -> Option<Self> {
-        let mut reader = Reader { root: source, nodes: 0 };
+        let mut reader = Reader { root: source, nodes: 0, patterns: Patterns::default() };
         reader.node(source, 0).map(Self)
     }
 
     /// Returns whether a text is JSON and valid. `false` says nothing.
     pub(super) fn accepts(&self, text: &[u8]) -> bool {
         let mut deserializer = serde_json::Deserializer::from_slice(text);
-        Check(&self.0).deserialize(&mut deserializer).and_then(|()| deserializer.end()).is_ok()
+        let effort = RefCell::new(Effort::light());
+        let check = Check { node: &self.0, effort: &effort };
+        check.deserialize(&mut deserializer).and_then(|()| deserializer.end()).is_ok()
     }
 }
 
 struct Reader<'a> {
     root: &'a Value,
     nodes: usize,
+    patterns: Patterns,
 }
 
 impl Reader<'_> {
@@ -134,7 +133,6 @@ impl Reader<'_> {
             return Some(Node::Any);
         }
         let mut read = Rules::default();
-        let mut of_texts = Map::new();
         for (keyword, rule) in rules() {
             match keyword.as_str() {
                 "type" => read.types = types(rule)?,
@@ -158,7 +156,7 @@ impl Reader<'_> {
                 }
                 // Needs the properties.
                 "required" => {}
-                text if OF_TEXTS.contains(&text) => drop(of_texts.insert(keyword.clone(), rule.clone())),
+                text if OF_TEXTS.contains(&text) => {}
                 _ => return None,
             }
         }
@@ -181,40 +179,28 @@ impl Reader<'_> {
         if read.texts.is_some() {
             read.types &= STRING;
         }
-        if !of_texts.is_empty() {
-            read.text = Some(super::options().build(&Value::Object(of_texts)).ok()?);
-        }
+        read.text = TextRules::read(object, &mut self.patterns).ok()?;
         Some(Node::Ruled(Box::new(read)))
-    }
-}
-
-fn types(rule: &Value) -> Option<u8> {
-    let one = |name: &Value| {
-        Some(match name.as_str()? {
-            "null" => NULL,
-            "boolean" => BOOLEAN,
-            "integer" => INTEGER,
-            "number" => NUMBER | INTEGER,
-            "string" => STRING,
-            "array" => ARRAY,
-            "object" => OBJECT,
-            _ => return None,
-        })
-    };
-    match rule {
-        Value::Array(all) => all.iter().try_fold(0, |types, name| Some(types | one(name)?)),
-        name => one(name),
     }
 }
 
 /// A value at one place.
 #[derive(Clone, Copy)]
-struct Check<'a>(&'a Node);
+struct Check<'a> {
+    node: &'a Node,
+    /// For the rules of texts, the only work beside that of the parser.
+    effort: &'a RefCell<Effort<'static>>,
+}
 
 impl<'a> Check<'a> {
+    /// The same check for a value inside.
+    const fn at(self, node: &'a Node) -> Self {
+        Self { node, effort: self.effort }
+    }
+
     /// Returns the rules if values of this type are accepted; `None` = there are none.
-    fn rules<E: Error>(self, of: u8) -> Result<Option<&'a Rules>, E> {
-        match self.0 {
+    fn rules<E: Error>(self, of: Types) -> Result<Option<&'a Rules>, E> {
+        match self.node {
             Node::Any => Ok(None),
             Node::Ruled(rules) if rules.types & of != 0 => Ok(Some(rules)),
             Node::Ruled(_) => Err(unknown()),
@@ -229,7 +215,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The text may be invalid, which the validator finds out.
+/// The text may be invalid, which the evaluator finds out.
 fn unknown<E: Error>() -> E {
     E::custom("not known to be valid")
 }
@@ -277,15 +263,18 @@ impl<'de> Visitor<'de> for Check<'_> {
         if rules.texts.as_ref().is_some_and(|texts| !texts.iter().any(|known| known == text)) {
             return Err(unknown());
         }
-        match &rules.text {
-            Some(validator) if !validator.is_valid(&Value::String(text.to_owned())) => Err(unknown()),
-            _ => Ok(()),
-        }
+        let Some(rules) = &rules.text else { return Ok(()) };
+        let mut fits = true;
+        let checked = rules.check(text, None, &mut self.effort.borrow_mut(), |_| {
+            fits = false;
+            false
+        });
+        if fits && checked.is_ok() { Ok(()) } else { Err(unknown()) }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let rules = self.rules(ARRAY)?;
-        let item = Check(rules.map_or(&Node::Any, |rules| &rules.items));
+        let item = self.at(rules.map_or(&Node::Any, |rules| &rules.items));
         let mut count = 0;
         while items.next_element_seed(item)?.is_some() {
             count += 1;
@@ -299,7 +288,7 @@ impl<'de> Visitor<'de> for Check<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let Some(rules) = self.rules(OBJECT)? else {
             while members.next_key_seed(Name { members: &[], next: 0 })?.is_some() {
-                members.next_value_seed(Check(&Node::Any))?;
+                members.next_value_seed(self.at(&Node::Any))?;
             }
             return Ok(());
         };
@@ -313,7 +302,7 @@ impl<'de> Visitor<'de> for Check<'_> {
                 }
                 None => rules.others.as_ref().ok_or_else(unknown)?,
             };
-            members.next_value_seed(Check(node))?;
+            members.next_value_seed(self.at(node))?;
         }
         if seen & rules.required == rules.required { Ok(()) } else { Err(unknown()) }
     }

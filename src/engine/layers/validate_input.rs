@@ -1,8 +1,8 @@
 //! Refuses input that does not match the pack's schema, and fills in the schema's defaults.
 //!
 //! The input is parsed here for the first time. The caller's values are passed on digit for digit; the engine's own
-//! field (`_session_id`) is removed before the schema check. This is the same with gates open or shut. A document whose
-//! check takes long is checked off the runtime.
+//! field (`_session_id`) is removed before the schema check. This is the same with gates open or shut. A check that is not
+//! done after the work of the usual one starts again on a thread of its own (`heavy.rs`).
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::Either;
 use helmdeck_core::error::Violation;
+use helmdeck_core::schema::Effort;
 use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, identity, json, schema};
 use serde_json::Value;
 use tower::{Layer, Service, ServiceExt};
@@ -75,17 +76,19 @@ where
             Ok(value) => value,
             Err(error) => return Either::Left(answer(Err(error))),
         };
-        if !self.layer.manifest.input.is_light(&value, call.input.len()) {
-            let (layer, inner) = (self.layer.clone(), self.inner.clone());
-            return Either::Right(Box::pin(async move {
-                check_off(&layer, &mut call, value).await?;
-                inner.oneshot(call).await
-            }));
+        match self.layer.manifest.input.check(&value, &mut Effort::light()) {
+            Ok(checked) => Either::Left(match keep(&self.layer, &mut call, value, checked) {
+                Ok(()) => Either::Right(self.inner.call(call)),
+                Err(error) => answer(Err(error)),
+            }),
+            Err(_) => {
+                let (layer, inner) = (self.layer.clone(), self.inner.clone());
+                Either::Right(Box::pin(async move {
+                    check_off(&layer, &mut call, value).await?;
+                    inner.oneshot(call).await
+                }))
+            }
         }
-        Either::Left(match check(&self.layer, &mut call, value) {
-            Ok(()) => Either::Right(self.inner.call(call)),
-            Err(error) => answer(Err(error)),
-        })
     }
 }
 
@@ -95,22 +98,16 @@ where
 /// As the layer.
 pub(crate) async fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Result<()> {
     let value = prepare(layer, call)?;
-    if layer.manifest.input.is_light(&value, call.input.len()) {
-        return check(layer, call, value);
+    let checked = layer.manifest.input.check(&value, &mut Effort::light());
+    match checked {
+        Ok(checked) => keep(layer, call, value, checked),
+        Err(_) => check_off(layer, call, value).await,
     }
-    check_off(layer, call, value).await
-}
-
-/// Checks the value on the current thread.
-fn check(layer: &ValidateInputLayer, call: &mut Call, value: Value) -> Result<()> {
-    let checked = layer.manifest.input.validate_sized(&value, call.input.len());
-    keep(layer, call, value, checked)
 }
 
 /// Checks the value off the runtime.
 async fn check_off(layer: &ValidateInputLayer, call: &mut Call, value: Value) -> Result<()> {
-    let patience = Patience { deadline: call.deadline, cancel: call.cancel.clone() };
-    let (value, checked) = heavy::check(Arc::clone(&layer.manifest), Side::Input, value, patience).await?;
+    let (value, checked) = heavy::check(Arc::clone(&layer.manifest), Side::Input, value, Patience::of(call)).await?;
     keep(layer, call, value, checked)
 }
 
@@ -147,7 +144,9 @@ fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     }
     let schema = &layer.manifest.input;
     let text = rest.as_deref().unwrap_or(text);
-    if let Cow::Owned(filled) = schema.fill(text) {
+    let filled =
+        schema.fill(text).map_err(|error| Error::new(Code::TooLarge, format!("the input is too large: {error}")))?;
+    if let Cow::Owned(filled) = filled {
         value = json::read_exact(filled.as_bytes()).map_err(malformed)?;
         call.input = filled.into_bytes().into();
     } else if let Some(rest) = rest {

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use helmdeck_core::error::Violation;
 use helmdeck_core::manifest::HandlerSpec;
+use helmdeck_core::schema::Effort;
 use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, json};
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
@@ -45,7 +46,7 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Vali
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let patience = Patience { deadline: call.deadline, cancel: call.cancel.clone() };
+        let patience = Patience::of(&call);
         let (inner, manifest) = (self.inner.call(call), Arc::clone(&self.manifest));
         Checking { inner, check: Some((manifest, patience)), heavy: None }
     }
@@ -54,7 +55,7 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Vali
 type Heavy = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
 
 pin_project! {
-    /// Runs the handler, then checks its output: at once, or off the runtime if that takes long.
+    /// Runs the handler, then checks its output: at once, or on another thread if that takes long.
     pub(crate) struct Checking<F> {
         #[pin]
         inner: F,
@@ -92,8 +93,7 @@ impl<F: Future<Output = Result<Outcome>>> Future for Checking<F> {
             Err(error) if ours => return Poll::Ready(Err(invalid(&manifest).with_source(error))),
             Err(error) => return Poll::Ready(Err(not_strict(&manifest, error))),
         };
-        if manifest.output.is_light(&value, bytes.len()) {
-            let checked = manifest.output.validate_sized(&value, bytes.len());
+        if let Ok(checked) = manifest.output.check(&value, &mut Effort::light()) {
             return Poll::Ready(fits(&manifest, outcome, checked));
         }
         let heavy = this.heavy.insert(Box::pin(async move {

@@ -28,6 +28,7 @@ mod needs;
 mod notes;
 mod pipeline;
 mod replicas;
+mod schemas;
 mod scopes;
 mod shared;
 mod sound_cache;
