@@ -22,8 +22,8 @@ const IMAGE: &str = "image";
 const PLACES: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 /// Smallest image, in bytes: a file system needs room for itself.
 const LEAST: u64 = 8 << 20;
-/// Free room below which a file system counts as full, in bytes.
-const FULL: u64 = 64 << 10;
+/// Free room below which a file system counts as full, in bytes: a write of the usual sizes fails then.
+const FULL: u64 = 1 << 20;
 /// Number of `CAP_SYS_ADMIN`, which mounting needs (`capabilities(7)`).
 const SYS_ADMIN: u32 = 21;
 
