@@ -32,6 +32,7 @@ mod invalidation;
 mod isolation;
 mod jobs;
 mod layering;
+mod limits;
 mod mcp_clients;
 mod mcp_conformance;
 mod mcp_docs;

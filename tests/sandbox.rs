@@ -58,6 +58,179 @@ async fn forbidden_system_calls_are_refused() {
     fixture.engine.shutdown().await;
 }
 
+/// Tries to read and change the first process of the sandbox, and prints what is not refused; then what is refused of
+/// another process of the same user, which a debugger may read and change.
+const FIRST: &str = r#"
+import ctypes, errno, os, platform, subprocess, time
+system = ctypes.CDLL(None, use_errno=True)
+readv, writev, getfd = {"x86_64": (310, 311, 438), "aarch64": (270, 271, 438)}[platform.machine()]
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+buffer = ctypes.create_string_buffer(8)
+local = Part(ctypes.addressof(buffer), 8)
+def moves(number, pid, address):
+    remote = Part(address, 8)
+    return system.syscall(number, pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0) == 8
+def opens(path, flags):
+    try:
+        os.close(os.open(path, flags))
+        return True
+    except PermissionError:
+        return False
+for name in "mem", "environ", "auxv", "maps", "smaps", "pagemap", "clear_refs", "timers", "oom_score_adj", "coredump_filter":
+    for flags in os.O_RDONLY, os.O_WRONLY, os.O_RDWR:
+        path = f"/proc/1/{name}"
+        # Some are readable by everybody, or writable by nobody, as their mode says.
+        if name in ("mem", "environ", "auxv", "pagemap") or flags != os.O_RDONLY:
+            if opens(path, flags): print(path, flags)
+for name in "exe", "root", "cwd", "ns/user", "ns/mnt", "ns/pid", "ns/net", "fd/0":
+    try:
+        os.readlink(f"/proc/1/{name}")
+        print("link", name)
+    except PermissionError:
+        pass
+for name in "fd", "fdinfo", "map_files", "task/1/fd":
+    try:
+        os.listdir(f"/proc/1/{name}")
+        print("list", name)
+    except PermissionError:
+        pass
+for number in readv, writev:
+    # Every mapping of this program: its own copy lies at another address, but one of these would be there.
+    for address in 0x400000, id(buffer), ctypes.addressof(buffer):
+        ctypes.set_errno(0)
+        if moves(number, 1, address) or ctypes.get_errno() != errno.EPERM:
+            print("process_vm", number, errno.errorcode.get(ctypes.get_errno()))
+pidfd = os.pidfd_open(1)
+if system.syscall(getfd, pidfd, 0, 0) != -1: print("pidfd_getfd")
+for signal in 9, 19, 15, 2, 11:
+    os.kill(1, signal)
+child = os.fork()
+if child == 0:
+    time.sleep(60)
+    os._exit(0)
+if not opens(f"/proc/{child}/mem", os.O_RDWR): print("memory of a child")
+if not moves(readv, child, ctypes.addressof(buffer)): print("readv of a child")
+os.kill(child, 9)
+print("ok")
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_process_is_closed_to_commands() {
+    let fixture = SessionFixture::new();
+    let came = fixture.once(json!({"argv": ["python3", "-c", FIRST]})).await;
+    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "ok\n"), "{came:?}");
+    // It collects what a command leaves behind, and is gone with the command.
+    let script =
+        "for n in 1 2 3; do (sleep 0.0$n &) ; done; while grep -qx sleep /proc/[0-9]*/comm; do :; done; echo gone";
+    assert_eq!(fixture.once(json!({"sh": script, "merge": true})).await.stdout.lines().last(), Some("gone"));
+    fixture.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_is_not_described_in_proc() {
+    let fixture = SessionFixture::new();
+    let script = "for f in cmdline config.gz kallsyms kcore kmsg keys key-users modules iomem ioports interrupts timer_list \
+                  slabinfo vmallocinfo partitions diskstats kpageflags; do \
+                  if [ -e /proc/$f ] && head -c 1 /proc/$f >/dev/null 2>&1; then echo $f; fi; done; \
+                  for d in acpi asound fs scsi driver; do [ -d /proc/$d ] && ls /proc/$d; done; \
+                  touch /proc/fs/x 2>/dev/null && echo written; umount /proc/cmdline 2>/dev/null && echo unmounted; \
+                  cat /proc/1/cmdline /proc/self/cgroup | tr '\\0' ' '; \
+                  for f in meminfo cpuinfo stat uptime loadavg version filesystems self/status; do cat /proc/$f >/dev/null || echo $f; done";
+    let came = fixture.sh(script).await;
+    let host = std::fs::read_to_string("/proc/cmdline").unwrap();
+    assert!(!came.stdout.contains(host.trim()), "{came:?}");
+    let lines: Vec<&str> = came.stdout.lines().filter(|line| !line.contains(":/")).collect();
+    assert!(lines.iter().all(|line| line.starts_with("/run/helmdeck __sandbox limits")), "{lines:?}");
+    fixture.engine.shutdown().await;
+}
+
+/// Makes every system call that there can be, with bad arguments, in a child each, and prints those that came through:
+/// `number error`. Calls that would end or block the child are left out.
+const EVERY: &str = r#"
+import ctypes, errno, os, signal, sys
+system = ctypes.CDLL(None, use_errno=True)
+skip = set(map(int, sys.argv[1].split(",")))
+for number in [*range(0, 600), *range(1024, 1100)]:
+    if number in skip: continue
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(2)
+        ctypes.set_errno(0)
+        came = system.syscall(number, -1, -1, -1, -1, -1, -1)
+        os.write(w, f"{number} {0 if came != -1 else ctypes.get_errno()}
+".encode())
+        os._exit(0)
+    os.close(w)
+    os.waitpid(child, 0)
+    sys.stdout.write(os.read(r, 100).decode())
+    os.close(r)
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unlisted_system_calls_do_not_exist() {
+    let fixture = SessionFixture::new();
+    let list = include_str!("../src/sandbox/calls.txt");
+    let column = if cfg!(target_arch = "aarch64") { 3 } else { 2 };
+    let listed = |word: &str| -> std::collections::BTreeSet<u32> {
+        let lines = list.lines().filter(|line| line.split(' ').next() == Some(word));
+        lines.filter_map(|line| line.split(' ').nth(column)?.parse().ok()).collect()
+    };
+    let (allowed, refused) = (listed("allow"), listed("refuse"));
+    let skip: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+    let came = fixture.once(json!({"argv": ["python3", "-c", EVERY, skip.join(",")]})).await;
+    assert_eq!(came.ended, "0", "{came:?}");
+    let mut seen = 0;
+    for line in came.stdout.lines() {
+        let (number, error) = line.split_once(' ').unwrap();
+        let (number, error): (u32, i32) = (number.parse().unwrap(), error.parse().unwrap());
+        let expected = if refused.contains(&number) { libc_error::EPERM } else { libc_error::ENOSYS };
+        assert_eq!(error, expected, "system call {number}");
+        seen += 1;
+    }
+    assert!(seen > 300, "{came:?}");
+    fixture.engine.shutdown().await;
+}
+
+mod libc_error {
+    pub(super) const EPERM: i32 = 1;
+    pub(super) const ENOSYS: i32 = 38;
+}
+
+/// Calls of which only some arguments are refused.
+const ARGUMENTS: &str = r#"
+import ctypes, errno, os, platform, threading
+system = ctypes.CDLL(None, use_errno=True)
+clone, clone3, personality, unshare = {"x86_64": (56, 435, 135, 272), "aarch64": (220, 435, 92, 97)}[platform.machine()]
+def error(*call):
+    ctypes.set_errno(0)
+    came = system.syscall(*(ctypes.c_ulong(a & 2**64 - 1) for a in call))
+    if came == 0 and call[0] == clone: os._exit(0)
+    return 0 if came != -1 else ctypes.get_errno()
+for flag in 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x7e020000, 0x10020000:
+    for more in 17, 17 | 0x100 << 32:
+        if error(clone, flag | more, 0, 0, 0, 0) != errno.EPERM: print("clone", hex(flag | more))
+if error(clone, 17, 0, 0, 0, 0) != 0: print("fork by clone")
+if error(clone3, 0, 88) != errno.ENOSYS: print("clone3")
+for which in 0x1, 0x5, 0x400, 0x100000, 0x400000, 0x800000, 0x2000000, 0x8000000:
+    if error(personality, which) != errno.EPERM: print("personality", hex(which))
+for which in 0xffffffff, 0, 0x40000, 0:
+    if error(personality, which) != 0: print("personality", hex(which), "is refused")
+threads = [threading.Thread(target=lambda: None) for _ in range(20)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print("ok")
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_and_other_domains_are_refused() {
+    let fixture = SessionFixture::new();
+    let came = fixture.once(json!({"argv": ["python3", "-c", ARGUMENTS]})).await;
+    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "ok\n"), "{came:?}");
+    fixture.engine.shutdown().await;
+}
+
 /// Opens a socket and a pair of each family, as either ABI, and prints what is not as it should be: the
 /// four families of the network namespace open, all others are `EPERM`.
 const FAMILIES: &str = r#"
@@ -126,7 +299,7 @@ async fn command_lines_inside_show_no_host_path() {
     let fixture = SessionFixture::new();
     let came = fixture.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '; readlink /proc/[0-9]*/fd/*").await;
     let data = fixture.data.path().to_str().unwrap();
-    assert!(came.stdout.contains("--args") && !came.stdout.contains(data), "{came:?}");
+    assert!(came.stdout.contains("/run/helmdeck") && !came.stdout.contains(data), "{came:?}");
     assert!(!came.stdout.contains(env!("CARGO_BIN_EXE_helmdeck")) && !came.stdout.contains("memfd"), "{came:?}");
     fixture.engine.shutdown().await;
 }

@@ -16,7 +16,7 @@ use helmdeck_testkit::ManualClock;
 use serde_json::{Value, json};
 
 use crate::support::program::{Home, Run, Server};
-use crate::support::sessions::{SessionFixture, folders, is_running, place, runs};
+use crate::support::sessions::{SessionFixture, cgroup_of, folders, is_running, place, runs};
 use crate::support::{KEY, wait_for};
 
 fn callers() -> Vec<Identity> {
@@ -280,11 +280,13 @@ fn killed_process_leaves_no_session() {
     install(&home);
     let id = kept(&home);
     let mut child = start(&home, &id, "210987");
+    let cgroup = cgroup_of("sleep\u{0}210987");
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for("the command to be killed", || !is_running("sleep\u{0}210987"));
     // The session was to be kept, and is.
     assert_eq!(home.run(KEY, &["session", "exec", &id, "--", "true"]).code, 0);
+    assert!(cgroup.is_none_or(|cgroup| !cgroup.exists()), "the cgroup of the killed command is removed");
 
     let mut server = Server::start(&home, KEY);
     let listed = |server: &Server| server.ask("GET /api/v1/sessions", "").json()["sessions"].clone();

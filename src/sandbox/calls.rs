@@ -1,10 +1,8 @@
-//! System calls that commands cannot make (seccomp, `seccomp(2)`).
+//! System calls that commands can make (seccomp, `seccomp(2)`).
 //!
-//! These are memory that is attributed to no process, ways out of the namespaces, parts of the kernel that no build or
-//! test needs, and socket families that a network namespace does not contain.
-//!
-//! They fail with `EPERM`, as in a container of Docker. A program for another architecture, such as a 32-bit one, is
-//! killed by its first call.
+//! `calls.txt` lists what is allowed, so a call of a newer kernel is closed until somebody adds it. A refused call fails
+//! with `EPERM`, an unknown one with `ENOSYS`, which makes a C library use an older call. A program for another
+//! architecture, such as a 32-bit one, is killed by its first call.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -14,72 +12,169 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
-/// Refused system calls.
-const REFUSED: &[i64] = &[
-    // Memory and objects that outlive their processes within the IPC namespace (`sysvipc(7)`); POSIX shared memory is
-    // there.
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_semget,
-    libc::SYS_msgget,
-    // Keyrings have no namespace: those of the user who started helmdeck would be accessible (`keyrings(7)`).
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    // A large attack surface that commands do not need.
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    // Memory that no limit counts (`memfd_secret(2)`).
-    libc::SYS_memfd_secret,
-];
+/// The calls with their numbers.
+const CALLS: &str = include_str!("calls.txt");
+/// Architectures, in the order of the columns of [`CALLS`].
+const COLUMNS: &[&str] = &["x86_64", "aarch64", "riscv64"];
 /// Socket families that a command may open.
 ///
 /// They belong to the network namespace of the sandbox, which has no way out. Others, such as `AF_VSOCK` (`vsock(7)`),
 /// leave it.
 const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-/// Calls that open sockets; their first argument is the family.
-const OPENS_SOCKET: &[i64] = &[libc::SYS_socket, libc::SYS_socketpair];
+/// Flags of `clone(2)` that make a namespace. `CLONE_NEWTIME` is none of this call.
+const NAMESPACES: &[i32] = &[
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+/// Execution domains that a command may choose (`personality(2)`): Linux, with the variants `UNAME26` and
+/// `ADDR_NO_RANDOMIZE`, which debuggers and sanitizers use, and the query.
+const PERSONALITIES: &[u32] = &[0x0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, u32::MAX];
 /// Bit that marks calls of the x32 ABI.
 ///
 /// They have the same architecture number as x86-64 (`seccomp(2)`, Caveats).
 const X32: i64 = 0x4000_0000;
 
-/// Refuses the calls for this process and all that it executes or starts.
+/// Rules of a filter: the calls that match, each with conditions on its arguments.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Refuses all other calls for this process and all that it executes or starts.
 ///
 /// # Errors
 /// A message, if this architecture or kernel does not support it.
 pub(super) fn refuse() -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("system calls cannot be refused: {error}");
-    let numbers = REFUSED.iter().flat_map(|number| [*number, number | X32]);
-    let mut rules: BTreeMap<_, _> = numbers.map(|number| (number, Vec::new())).collect();
-    let other_family = other_family().map_err(|error| failed(&error))?;
-    let numbers = OPENS_SOCKET.iter().flat_map(|number| [*number, number | X32]);
-    rules.extend(numbers.map(|number| (number, vec![other_family.clone()])));
-    let first_process = first_process().map_err(|error| failed(&error))?;
-    let numbers = [libc::SYS_ptrace, libc::SYS_ptrace | X32];
-    rules.extend(numbers.map(|number| (number, vec![first_process.clone()])));
-    let architecture = TargetArch::try_from(ARCH).map_err(|error| failed(&error))?;
-    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture);
-    let program = BpfProgram::try_from(filter.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
-    apply_filter(&program).map_err(|error| failed(&error))
-}
-
-/// Matches a call whose first argument is none of [`FAMILIES`]. The kernel reads 32 bits of it.
-fn other_family() -> Result<SeccompRule, seccompiler::BackendError> {
-    let differs = |family: &i32| {
-        let family = u64::from(family.unsigned_abs());
-        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
+    let apply = || -> Result<(), Box<dyn std::error::Error>> {
+        let (allowed, refused) = filters(ARCH)?;
+        apply_filter(&allowed)?;
+        // Where both refuse a call, the error is that of the later filter.
+        Ok(apply_filter(&refused)?)
     };
-    SeccompRule::new(FAMILIES.iter().map(differs).collect::<Result<_, _>>()?)
+    apply().map_err(|error| format!("system calls cannot be refused: {error}"))
 }
 
-/// Matches `ptrace(2)` of process 1, which waits for the command and ends the sandbox: a command that
-/// stops it would end only by its timeout. Debuggers may trace every other process in there.
-fn first_process() -> Result<SeccompRule, seccompiler::BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 1)?])
+/// Returns the filter of allowed calls (all others are `ENOSYS`), and that of refused ones (`EPERM`).
+fn filters(architecture: &str) -> Result<(BpfProgram, BpfProgram), Box<dyn std::error::Error>> {
+    let target = TargetArch::try_from(architecture)?;
+    let numbers = numbers(architecture);
+    let allowed: Rules = numbers.values().filter(|call| call.allowed).map(|call| (call.number, Vec::new())).collect();
+    let mut refused = Rules::new();
+    let mut refuse = |name: &str, rules: Vec<SeccompRule>| {
+        if let Some(call) = numbers.get(name) {
+            refused.extend([call.number, call.number | X32].map(|number| (number, rules.clone())));
+        }
+    };
+    numbers.iter().filter(|(_, call)| !call.allowed).for_each(|(name, _)| refuse(name, Vec::new()));
+    for name in ["socket", "socketpair"] {
+        refuse(name, vec![none_of(FAMILIES.iter().map(|family| family.unsigned_abs()))?]);
+    }
+    refuse("personality", vec![none_of(PERSONALITIES.iter().copied())?]);
+    refuse("clone", NAMESPACES.iter().map(|flag| has_flag(flag.unsigned_abs())).collect::<Result<_, _>>()?);
+    let error = |number: i32| SeccompAction::Errno(number.unsigned_abs());
+    let allowed = SeccompFilter::new(allowed, error(libc::ENOSYS), SeccompAction::Allow, target)?;
+    let refused = SeccompFilter::new(refused, SeccompAction::Allow, error(libc::EPERM), target)?;
+    Ok((BpfProgram::try_from(allowed)?, BpfProgram::try_from(refused)?))
+}
+
+/// A line of [`CALLS`].
+struct Listed {
+    number: i64,
+    allowed: bool,
+}
+
+/// Returns the listed calls of an architecture by name.
+fn numbers(architecture: &str) -> BTreeMap<&'static str, Listed> {
+    let column = COLUMNS.iter().position(|column| *column == architecture);
+    let parse = |line: &'static str| {
+        let mut words = line.split_ascii_whitespace();
+        let allowed = match words.next()? {
+            "allow" => true,
+            "refuse" => false,
+            _ => return None,
+        };
+        let name = words.next()?;
+        Some((name, Listed { number: words.nth(column?)?.parse().ok()?, allowed }))
+    };
+    CALLS.lines().filter_map(parse).collect()
+}
+
+/// Matches a call whose first argument is none of these values. The kernel reads 32 bits of it.
+fn none_of(values: impl Iterator<Item = u32>) -> Result<SeccompRule, seccompiler::BackendError> {
+    let differs = |value| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(value));
+    SeccompRule::new(values.map(differs).collect::<Result<_, _>>()?)
+}
+
+/// Matches a call whose first argument has this flag.
+fn has_flag(flag: u32) -> Result<SeccompRule, seccompiler::BackendError> {
+    let flag = u64::from(flag);
+    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_list_is_read() {
+        let lines = CALLS.lines().filter(|line| !line.starts_with('#'));
+        let mut names = std::collections::BTreeSet::new();
+        for line in lines {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            assert!(words.len() == 2 + COLUMNS.len() && matches!(words[0], "allow" | "refuse"), "{line}");
+            assert!(words[2..].iter().all(|number| *number == "-" || number.parse::<i64>().is_ok()), "{line}");
+            assert!(names.insert(words[1]), "{line} is there twice");
+        }
+        for architecture in COLUMNS {
+            let numbers = numbers(architecture);
+            let unique: std::collections::BTreeSet<_> = numbers.values().map(|call| call.number).collect();
+            assert!(numbers.len() > 280 && unique.len() == numbers.len(), "{architecture}");
+            filters(architecture).unwrap();
+        }
+    }
+
+    /// The numbers of this architecture, as the C library knows them.
+    #[test]
+    fn numbers_are_those_of_the_system() {
+        let numbers = numbers(ARCH);
+        let known = [
+            ("read", libc::SYS_read, true),
+            ("openat2", libc::SYS_openat2, true),
+            ("clone", libc::SYS_clone, true),
+            ("statx", libc::SYS_statx, true),
+            ("faccessat2", libc::SYS_faccessat2, true),
+            ("pidfd_open", libc::SYS_pidfd_open, true),
+            ("memfd_create", libc::SYS_memfd_create, true),
+            ("ptrace", libc::SYS_ptrace, true),
+            ("shmget", libc::SYS_shmget, false),
+            ("shmat", libc::SYS_shmat, false),
+            ("semget", libc::SYS_semget, false),
+            ("msgget", libc::SYS_msgget, false),
+            ("add_key", libc::SYS_add_key, false),
+            ("request_key", libc::SYS_request_key, false),
+            ("keyctl", libc::SYS_keyctl, false),
+            ("bpf", libc::SYS_bpf, false),
+            ("perf_event_open", libc::SYS_perf_event_open, false),
+            ("userfaultfd", libc::SYS_userfaultfd, false),
+            ("io_uring_setup", libc::SYS_io_uring_setup, false),
+            ("io_uring_enter", libc::SYS_io_uring_enter, false),
+            ("io_uring_register", libc::SYS_io_uring_register, false),
+            ("memfd_secret", libc::SYS_memfd_secret, false),
+            ("mount", libc::SYS_mount, false),
+            ("setns", libc::SYS_setns, false),
+            ("unshare", libc::SYS_unshare, false),
+            ("open_by_handle_at", libc::SYS_open_by_handle_at, false),
+            ("name_to_handle_at", libc::SYS_name_to_handle_at, false),
+            ("process_madvise", libc::SYS_process_madvise, false),
+            ("pidfd_getfd", libc::SYS_pidfd_getfd, false),
+        ];
+        for (name, number, allowed) in known {
+            let call = numbers.get(name).unwrap_or_else(|| panic!("{name} is not listed"));
+            assert_eq!((call.number, call.allowed), (number, allowed), "{name}");
+        }
+        // Its flags are in memory, where no filter sees them.
+        assert!(!numbers.contains_key("clone3"));
+    }
 }

@@ -20,10 +20,11 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cgroup::Cgroup;
 use super::output::Output;
 use super::sandbox::Line;
 use super::stage::STARTED;
-use super::{disk, processes};
+use super::{disk, image, processes};
 
 /// Interval of checks of a command's memory.
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
@@ -41,7 +42,8 @@ const LAST_OUTPUT: Duration = Duration::from_secs(10);
 /// The limits of a command, and where its use is measured.
 #[derive(Debug, Clone)]
 pub(super) struct Allowed {
-    pub(super) memory: u64,
+    /// `None`: it is not measured, because a cgroup limits it, or nothing has to.
+    pub(super) memory: Option<u64>,
     pub(super) disk: u64,
     /// The session's folder.
     pub(super) folder: PathBuf,
@@ -57,6 +59,7 @@ pub(super) struct Allowed {
 /// If it is dropped while it runs, a task kills it and holds `turn` until that is done.
 struct Running<T: Send + 'static> {
     group: Option<Group>,
+    cgroup: Option<Arc<Cgroup>>,
     turn: Option<T>,
     tasks: TaskTracker,
 }
@@ -64,16 +67,29 @@ struct Running<T: Send + 'static> {
 impl<T: Send + 'static> Drop for Running<T> {
     fn drop(&mut self) {
         let Some(mut group) = self.group.take() else { return };
-        let turn = self.turn.take();
+        let (turn, cgroup) = (self.turn.take(), self.cgroup.take());
         let Ok(runtime) = Handle::try_current() else { return };
         self.tasks.spawn_on(
             async move {
-                kill(&mut group).await;
+                kill(&mut group, cgroup.as_ref()).await;
+                end(cgroup).await;
                 drop(turn);
             },
             &runtime,
         );
     }
+}
+
+/// What a command needs to run.
+pub(super) struct Run<'a> {
+    pub(super) spawner: &'a Spawner,
+    pub(super) line: Line,
+    pub(super) allowed: Allowed,
+    /// The cgroup that `line` enters.
+    pub(super) cgroup: Option<Cgroup>,
+    /// Ends the command.
+    pub(super) stop: &'a CancellationToken,
+    pub(super) tasks: &'a TaskTracker,
 }
 
 /// Runs a command until it ends.
@@ -83,15 +99,9 @@ impl<T: Send + 'static> Drop for Running<T> {
 /// # Errors
 /// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is too long for the
 /// system.
-pub(super) async fn run<T: Send + 'static>(
-    spawner: &Spawner,
-    line: Line,
-    command: &Exec,
-    allowed: Allowed,
-    stop: &CancellationToken,
-    tasks: &TaskTracker,
-    turn: T,
-) -> Result<Executed> {
+pub(super) async fn run<T: Send + 'static>(run: Run<'_>, command: &Exec, turn: T) -> Result<Executed> {
+    let Run { spawner, line, allowed, cgroup, stop, tasks } = run;
+    let cgroup = cgroup.map(Arc::new);
     let started = Instant::now();
     let before = tokio::select! {
         before = look_at_disk(&allowed) => before?,
@@ -105,7 +115,8 @@ pub(super) async fn run<T: Send + 'static>(
     let Line { argv, before } = line;
     let (group, pipes) = spawner.spawn(program(argv)).await.map_err(cannot_start)?;
     let Pipes { stdin, stdout, mut stderr } = pipes;
-    let mut running = Running { group: Some(group), turn: Some(turn), tasks: tasks.clone() };
+    let mut running = Running { group: Some(group), cgroup, turn: Some(turn), tasks: tasks.clone() };
+    let cgroup = running.cgroup.clone();
     let Some((root, group)) = running.group.as_mut().and_then(|group| Some((pid(group)?, group))) else {
         return Err(Error::new(Code::Internal, "the command has no process id"));
     };
@@ -127,12 +138,12 @@ pub(super) async fn run<T: Send + 'static>(
             status = group.wait() => break status.map_err(cannot_start)?,
             _ = &mut pipes, if !read_all => read_all = true,
             ended = &mut watch => {
-                kill(group).await;
+                kill(group, cgroup.as_ref()).await;
                 break_with(&mut running, &mut pipes, read_all).await;
                 return Ok(executed(&out, &err, ended, started).0);
             }
             () = stop.cancelled() => {
-                kill(group).await;
+                kill(group, cgroup.as_ref()).await;
                 break_with(&mut running, &mut pipes, read_all).await;
                 return Err(over());
             }
@@ -144,10 +155,14 @@ pub(super) async fn run<T: Send + 'static>(
         // group.
         (None, signal) => Ended::Signalled(signal.unwrap_or(0)),
     };
+    let ended = match &cgroup {
+        Some(cgroup) if ran_out_of_memory(cgroup).await => Ended::OutOfMemory,
+        _ => ended,
+    };
     break_with(&mut running, &mut pipes, read_all).await;
     match executed(&out, &err, ended, started) {
-        (executed, true) => Ok(executed),
-        (executed, false) => {
+        (executed, reached) if reached || ended == Ended::OutOfMemory => Ok(executed),
+        (executed, _) => {
             let said = String::from_utf8_lossy(&executed.stderr.head).trim().to_owned();
             let message = "the sandbox of the command cannot be made; `helmdeck check` says what is missing";
             Err(Error::new(Code::SessionUnavailable, message).with_source(said))
@@ -155,13 +170,14 @@ pub(super) async fn run<T: Send + 'static>(
     }
 }
 
-/// Records the end of the command, and reads the rest of its output.
+/// Records the end of the command, removes its cgroup, and reads the rest of its output.
 async fn break_with<T: Send + 'static, R>(
     running: &mut Running<T>,
     pipes: &mut std::pin::Pin<&mut impl Future<Output = R>>,
     read_all: bool,
 ) {
     running.group = None;
+    end(running.cgroup.take()).await;
     if !read_all {
         let _ = tokio::time::timeout(LAST_OUTPUT, pipes).await;
     }
@@ -175,6 +191,22 @@ fn executed(out: &Output, err: &Output, ended: Ended, started: Instant) -> (Exec
         stderr.head.remove(0);
     }
     (Executed { stdout: out.take(), stderr, ended, duration: started.elapsed() }, reached)
+}
+
+/// Returns whether the kernel killed the command for lack of memory.
+async fn ran_out_of_memory(cgroup: &Arc<Cgroup>) -> bool {
+    let cgroup = Arc::clone(cgroup);
+    tokio::task::spawn_blocking(move || cgroup.ran_out_of_memory()).await.unwrap_or(false)
+}
+
+/// Kills what is left in a cgroup, and removes it.
+async fn end(cgroup: Option<Arc<Cgroup>>) {
+    let Some(cgroup) = cgroup else { return };
+    match tokio::task::spawn_blocking(move || cgroup.end()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the cgroup of a command cannot be removed"),
+        Err(error) => tracing::warn!(%error, "the cgroup of a command was not removed"),
+    }
 }
 
 fn program(argv: Vec<OsString>) -> Command {
@@ -245,13 +277,25 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<
     let allowed = allowed.clone();
     looking(move |stop| {
         use std::os::unix::fs::MetadataExt;
-        let device = std::fs::symlink_metadata(&allowed.folder).map_or(0, |about| about.dev());
-        let usage = processes::usage(root, device, allowed.memory);
-        if usage.memory > allowed.memory {
-            return Ok(Some(Ended::OutOfMemory));
+        let own = has_own_file_system(&allowed);
+        let mut nameless = 0;
+        // Neither is measured where the kernel keeps both limits.
+        if allowed.memory.is_some() || !own {
+            let device = std::fs::symlink_metadata(&allowed.folder).map_or(0, |about| about.dev());
+            let memory = allowed.memory.unwrap_or(u64::MAX);
+            let usage = processes::usage(root, device, memory);
+            if usage.memory > memory {
+                return Ok(Some(Ended::OutOfMemory));
+            }
+            nameless = if own { 0 } else { usage.nameless };
         }
-        let folders = if disk { on_disk(&allowed, None, stop)? } else { 0 };
-        Ok((folders.saturating_add(usage.nameless) > allowed.disk).then_some(Ended::OutOfDisk))
+        let folders = match (disk, own) {
+            (false, _) => 0,
+            (true, true) if image::is_full(&allowed.folder)? => u64::MAX,
+            (true, true) => 0,
+            (true, false) => on_disk(&allowed, None, stop)?,
+        };
+        Ok((folders.saturating_add(nameless) > allowed.disk).then_some(Ended::OutOfDisk))
     })
     .await
 }
@@ -261,7 +305,11 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<
 /// Files that helmdeck put there become the command's own.
 async fn look_at_disk(allowed: &Allowed) -> Result<Option<Ended>> {
     let allowed = allowed.clone();
-    let used = looking(move |stop| Ok(on_disk(&allowed, allowed.owner, stop)? > allowed.disk)).await;
+    let used = looking(move |stop| {
+        let full = has_own_file_system(&allowed) && image::is_full(&allowed.folder)?;
+        Ok(on_disk(&allowed, allowed.owner, stop)? > allowed.disk || full)
+    })
+    .await;
     match used {
         Ok(full) => Ok(full.then_some(Ended::OutOfDisk)),
         Err(error) => {
@@ -269,6 +317,11 @@ async fn look_at_disk(allowed: &Allowed) -> Result<Option<Ended>> {
                 .with_source(error))
         }
     }
+}
+
+/// Returns whether the folder of a session is a file system, of the size that it may have.
+fn has_own_file_system(allowed: &Allowed) -> bool {
+    allowed.folder.parent().is_some_and(|session| image::is_own(session, &allowed.folder))
 }
 
 /// Returns the size of the folders of a session.
@@ -296,20 +349,25 @@ impl Drop for Waiting {
 
 /// Kills a command with everything that it started, and waits until all of it is gone.
 ///
-/// The outermost process adopts orphans and ends when no process is left. So its children are killed until it ends. If
-/// it were killed itself, it could not report that.
-async fn kill(group: &mut Group) {
+/// Without a cgroup, the children of the outermost process are killed until it ends: it adopts orphans and ends when no
+/// process is left. If it were killed itself, it could not report that.
+async fn kill(group: &mut Group, cgroup: Option<&Arc<Cgroup>>) {
     let Some(root) = pid(group) else { return };
-    let kill_below = async {
+    let kill_all = async {
         loop {
-            let below = move || processes::children(root).into_iter().for_each(|pid| processes::kill_child(pid, root));
-            let _ = tokio::task::spawn_blocking(below).await;
+            let cgroup = cgroup.cloned();
+            // Again and again: the outermost process may not have entered its cgroup yet.
+            let all = move || match cgroup {
+                Some(cgroup) if cgroup.kill().is_ok() => {}
+                _ => processes::children(root).into_iter().for_each(|pid| processes::kill_child(pid, root)),
+            };
+            let _ = tokio::task::spawn_blocking(all).await;
             if tokio::time::timeout(KILL_LOOK, group.wait()).await.is_ok() {
                 return;
             }
         }
     };
-    if tokio::time::timeout(KILL_LIMIT, kill_below).await.is_err() {
+    if tokio::time::timeout(KILL_LIMIT, kill_all).await.is_err() {
         tracing::warn!("a command of a session does not end although it was killed");
         group.kill();
         let _ = group.wait().await;

@@ -43,6 +43,8 @@ pub struct SessionConfig {
     pub path: Vec<PathBuf>,
     /// Whether commands may run unsandboxed where no sandbox works. Default false.
     pub allow_unsandboxed: bool,
+    /// Whether commands are refused where limits of memory and disk are best effort. Default false.
+    pub require_limits: bool,
 }
 
 impl Default for SessionConfig {
@@ -60,6 +62,7 @@ impl Default for SessionConfig {
             read_only_paths: Vec::new(),
             path: Vec::new(),
             allow_unsandboxed: false,
+            require_limits: false,
         }
     }
 }

@@ -4,17 +4,23 @@ use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 
+use rustix::process::geteuid;
+
 use super::disk;
+use super::image::Images;
 use super::place::Folder;
 use super::sandbox::{Folders, OWN_ETC};
 
 /// Creates the folders of a session.
 ///
-/// `user` is the user id of commands, if it differs from that of this process.
-pub(super) fn fill(session: &Folder, user: Option<u32>) -> io::Result<()> {
+/// `user` is the user id of commands, if it differs from that of this process. With `images`, the folder is a file
+/// system of `size` bytes.
+pub(super) fn fill(session: &Folder, user: Option<u32>, images: Option<&Images>, size: u64) -> io::Result<()> {
     let Folders { folder, supplies, etc } = Folders::of(session.path());
     DirBuilder::new().mode(0o700).create(&folder)?;
-    if let Some(user) = user {
+    if let Some(images) = images {
+        images.make(session.path(), &folder, size, user.unwrap_or_else(|| geteuid().as_raw()))?;
+    } else if let Some(user) = user {
         disk::give(&folder, user)?;
     }
     // Commands read these as another user. Other users cannot get here, because the session's own folder is closed.

@@ -1,11 +1,14 @@
 #![doc = include_str!("README.md")]
 
 mod calls;
+mod cgroup;
 mod check;
 mod command;
 mod config;
 mod disk;
 mod fill;
+mod image;
+mod limits;
 mod local;
 mod metrics;
 mod output;

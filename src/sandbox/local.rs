@@ -16,8 +16,10 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::command::{self, Allowed};
+use super::cgroup::{Cgroup, Cgroups};
+use super::command::{self, Allowed, Run};
 use super::config::SessionConfig;
+use super::limits::Limits;
 use super::metrics::SessionMetrics;
 use super::place::{Folder, Record, SessionFolder};
 use super::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
@@ -85,6 +87,7 @@ pub(crate) struct LocalRuntime {
     place: SessionFolder,
     live: Mutex<HashMap<String, Arc<Live>>>,
     sandbox: OnceCell<Sandbox>,
+    limits: OnceCell<Arc<Limits>>,
     spawner: OnceCell<Spawner>,
     watching: std::sync::Once,
     tasks: TaskTracker,
@@ -99,6 +102,7 @@ impl LocalRuntime {
             parts,
             live: Mutex::default(),
             sandbox: OnceCell::new(),
+            limits: OnceCell::new(),
             spawner: OnceCell::new(),
             watching: std::sync::Once::new(),
             tasks: TaskTracker::new(),
@@ -111,6 +115,19 @@ impl LocalRuntime {
         let spawner = self.spawner().await?;
         let parts = &self.parts;
         self.sandbox.get_or_try_init(|| probe::probe(spawner, &parts.program, &parts.config, &self.tasks)).await
+    }
+
+    /// Finds out once how limits are enforced, and makes that ready.
+    async fn limits(&self) -> Result<&Arc<Limits>> {
+        let prepare = || async {
+            let place = self.place.clone();
+            let limits = blocking(move || Limits::prepare(&place)).await?;
+            tracing::info!("sessions: {}", limits.describe());
+            Ok::<_, Error>(Arc::new(limits))
+        };
+        let limits = self.limits.get_or_try_init(prepare).await?;
+        limits.check(&self.parts.config)?;
+        Ok(limits)
     }
 
     async fn spawner(&self) -> Result<&Spawner> {
@@ -177,11 +194,15 @@ impl LocalRuntime {
             return Ok((live.record().expires_at > now && !live.stop.is_cancelled()).then_some(live));
         }
         let Some(folder) = self.place.of(id) else { return Ok(None) };
-        let read = {
+        let (read, is_whole) = {
             let folder = folder.clone();
-            blocking(move || folder.read()).await?.map_err(unread)?
+            blocking(move || (folder.read(), folder.is_whole())).await?
         };
-        let Some(record) = read.filter(|record| record.expires_at > now) else { return Ok(None) };
+        let Some(record) = read.map_err(unread)?.filter(|record| record.expires_at > now) else { return Ok(None) };
+        if !is_whole {
+            let message = "the file system of the session is not mounted here: this machine was restarted, or this                            process sees other mounts than the one that made the session; end it";
+            return Err(Error::new(Code::SessionUnavailable, message));
+        }
         self.watch();
         let live = Live::new(record, folder, None);
         Ok(Some(Arc::clone(self.live.lock().entry(id.to_owned()).or_insert(live))))
@@ -234,12 +255,13 @@ impl SessionRuntime for LocalRuntime {
             return Err(Error::new(Code::SessionUnavailable, "the server is shutting down"));
         }
         let sandbox = self.sandbox().await?.clone();
+        let limits = Arc::clone(self.limits().await?);
         self.sweep().await;
         let (place, config, now) = (self.place.clone(), self.parts.config.clone(), self.parts.clock.now());
         let replica = self.parts.replica.clone();
         let create = move || {
             let memory = wish.memory.unwrap_or(config.memory);
-            let limits = (wish.tenant.clone(), wish.user.clone(), now);
+            let owner = (wish.tenant.clone(), wish.user.clone());
             let make = |id| Record {
                 id,
                 tenant: wish.tenant,
@@ -250,8 +272,9 @@ impl SessionRuntime for LocalRuntime {
                 preserved: false,
                 memory,
             };
-            let fits = |records: &[Record]| check::fits(records, &limits.0, &limits.1, limits.2, &config);
-            place.create(now, replica.as_deref(), make, fits, |folder| fill::fill(folder, sandbox.user))
+            let fits = |records: &[Record]| check::fits(records, &owner.0, &owner.1, now, &config);
+            let fill = |folder: &Folder| fill::fill(folder, sandbox.user, limits.images(), config.disk);
+            place.create(now, replica.as_deref(), make, fits, fill)
         };
         let (folder, record, lock) = blocking(create).await?.map_err(check::Unmade::into_error)?;
         let live = Live::new(record.clone(), folder, Some(lock));
@@ -277,6 +300,7 @@ impl SessionRuntime for LocalRuntime {
         check::command(&command)?;
         let live = self.find(id).await?.ok_or_else(Self::ended)?;
         let sandbox = self.sandbox().await?;
+        let limits = self.limits().await?;
         let turn = tokio::select! {
             turn = Arc::clone(&live.turn).lock_owned() => turn,
             () = live.stop.cancelled() => return Err(Self::ended()),
@@ -291,17 +315,26 @@ impl SessionRuntime for LocalRuntime {
             return Err(Self::ended());
         }
         let folders = Folders::of(live.folder.path());
+        let config = &self.parts.config;
+        let cgroup = match &limits.memory {
+            Ok(cgroups) => {
+                let (cgroups, memory, processes) = (cgroups.clone(), record.memory, config.processes);
+                Some(blocking(move || cgroups.make(memory, processes)).await?.map_err(no_cgroup)?)
+            }
+            Err(_) => None,
+        };
         let allowed = Allowed {
-            memory: record.memory,
-            disk: self.parts.config.disk,
+            memory: cgroup.is_none().then_some(record.memory),
+            disk: config.disk,
             folder: folders.folder.clone(),
             supplies: folders.supplies.clone(),
             owner: sandbox.user,
             timeout: command.timeout.min(left),
         };
-        let line = sandbox.line(&folders, &self.parts.config, record.memory, &command);
+        let line = sandbox.line(&folders, config, record.memory, cgroup.as_ref().map(Cgroup::path), &command);
         let spawner = self.spawner().await?;
-        command::run(spawner, line, &command, allowed, &live.stop, &self.tasks, (turn, running)).await
+        let run = Run { spawner, line, allowed, cgroup, stop: &live.stop, tasks: &self.tasks };
+        command::run(run, &command, (turn, running)).await
     }
 
     async fn extend(&self, id: &str, until: Timestamp) -> Result<()> {
@@ -356,6 +389,12 @@ impl SessionRuntime for LocalRuntime {
 
     async fn sweep(&self) {
         let (place, now) = (self.place.clone(), self.parts.clock.now());
+        let limits = self.limits.get().cloned();
+        let reap = move || match limits {
+            Some(limits) => limits.memory.as_ref().map(Cgroups::reap).unwrap_or_default(),
+            None => Cgroups::find().map(|cgroups| cgroups.reap()).unwrap_or_default(),
+        };
+        let _ = blocking(reap).await;
         match blocking(move || place.sweep(now)).await {
             Ok(Ok(count)) => (0..count).for_each(|_| self.parts.metrics.ended_elsewhere(Reason::Abandoned)),
             Ok(Err(error)) => tracing::warn!(%error, "what ended sessions left cannot be removed"),
@@ -366,10 +405,14 @@ impl SessionRuntime for LocalRuntime {
     async fn probe(&self) -> Result<String> {
         let sandbox = self.sandbox().await?;
         let user = sandbox.user.map_or_else(String::new, |user| format!(" as user {user}"));
-        Ok(match &sandbox.bwrap {
+        let how = match &sandbox.bwrap {
             Some(_) => format!("commands run in a sandbox{user}"),
             None => "commands run WITHOUT a sandbox, as sessions.allow_unsandboxed says".to_owned(),
-        })
+        };
+        let place = self.place.clone();
+        let limits = blocking(move || Limits::find(place.path())).await?;
+        limits.check(&self.parts.config)?;
+        Ok(format!("{how}; {}", limits.describe()))
     }
 
     async fn close(&self) {
@@ -398,6 +441,10 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 
 fn lost(error: tokio::task::JoinError) -> Error {
     Error::new(Code::Internal, "the work on a session was lost").with_source(error)
+}
+
+fn no_cgroup(error: std::io::Error) -> Error {
+    Error::new(Code::ResourceExhausted, "the cgroup of the command cannot be made").with_source(error)
 }
 
 fn unread(error: std::io::Error) -> Error {

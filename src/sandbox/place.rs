@@ -1,6 +1,7 @@
 //! Sessions on the disk, in `<data>/sessions/<id>/`.
 //!
-//! A session has `folder/`, `supplies/`, `etc/`, its record (`session.json`), and `running`.
+//! A session has `folder/`, `supplies/`, `etc/`, its record (`session.json`), `running`, and perhaps the file system of
+//! its folder (`image`).
 //!
 //! Several processes share one data folder. The process that made a session holds a lock on its folder until it ends. A
 //! free lock means that this process has ended; its session is then kept only if it was preserved. A process that runs
@@ -11,13 +12,16 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use helmdeck_core::{RunId, Timestamp};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::disk;
+use super::image::Images;
+use super::sandbox::Folders;
+use super::{disk, image};
 
 const RECORD: &str = "session.json";
 /// Lock file of all sessions.
@@ -65,6 +69,17 @@ impl Folder {
 
     pub(crate) fn record_path(&self) -> PathBuf {
         self.0.join(RECORD)
+    }
+
+    /// Returns whether its folder is there, with the file system that belongs to it.
+    pub(crate) fn is_whole(&self) -> bool {
+        image::is_whole(&self.0, &Folders::of(&self.0).folder)
+    }
+
+    /// Removes it with its content. Nothing may use it any more.
+    fn remove(&self) -> io::Result<()> {
+        image::release(&self.0, &Folders::of(&self.0).folder)?;
+        disk::remove(&self.0)
     }
 
     /// Writes the record atomically.
@@ -163,6 +178,38 @@ impl SessionFolder {
         Self(folder)
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes a small file system beside the sessions, and removes it.
+    ///
+    /// # Errors
+    /// Why none can be made.
+    pub(crate) fn try_images(&self, images: &Images) -> io::Result<()> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        make_folder(&self.0)?;
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            // With the prefix, a sweep removes it after a crash.
+            let trial = Folder(self.0.join(format!("{LEAVING}trial-{}-{number}", std::process::id())));
+            match DirBuilder::new().mode(0o700).create(trial.path()) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                other => other?,
+            }
+            let _lock = match trial.try_lock() {
+                Ok(Some(lock)) => lock,
+                // A sweep was faster.
+                Ok(None) => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let folder = Folders::of(trial.path()).folder;
+            let tried = DirBuilder::new().create(&folder).and_then(|()| images.make(trial.path(), &folder, 0, 0));
+            return trial.remove().and(tried);
+        }
+    }
+
     /// Returns the folder of a session; `None` if the id is malformed.
     pub(crate) fn of(&self, id: &str) -> Option<Folder> {
         replica_of(id).map(|_| Folder(self.0.join(id)))
@@ -207,7 +254,7 @@ impl SessionFolder {
             Ok(lock) => Ok((folder, record, lock)),
             Err(error) => {
                 // A partial session. If this fails too, the next sweep removes it.
-                let _ = disk::remove(folder.path());
+                let _ = folder.remove();
                 Err(E::from(error))
             }
         }
@@ -290,7 +337,7 @@ impl SessionFolder {
         let _lock = lock;
         loop {
             match aside.try_still()? {
-                Some(_still) => return disk::remove(aside.path()),
+                Some(_still) => return aside.remove(),
                 None if start.elapsed() < limit => std::thread::sleep(LOCK_LOOK),
                 None => return Ok(()),
             }
@@ -308,7 +355,7 @@ impl SessionFolder {
             // If it is locked, another process removes it, or a command still runs there.
             let folder = Folder(entry.path());
             if let (Ok(Some(_lock)), Ok(Some(_still))) = (folder.try_lock(), folder.try_still()) {
-                first = first.and(disk::remove(folder.path()));
+                first = first.and(folder.remove());
             }
         }
         first

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::command::{self, Allowed};
+use super::command::{self, Allowed, Run};
 use super::config::SessionConfig;
 use super::sandbox::{Bwrap, Folders, Sandbox};
 
@@ -96,10 +96,11 @@ async fn attempt(spawner: &Spawner, sandbox: &Sandbox, config: &SessionConfig, t
     // Folders that every machine has, so that none is made. Missing files of `/etc` are left out.
     let folders = Folders { folder: "/usr/bin".into(), supplies: "/usr/bin".into(), etc: "/nonexistent".into() };
     let exec = Exec { timeout: LIMIT, ..Exec::new(["true"]) };
-    let line = sandbox.line(&folders, config, config.memory, &exec);
+    let line = sandbox.line(&folders, config, config.memory, None, &exec);
     let Folders { folder, supplies, .. } = folders;
-    let allowed = Allowed { memory: u64::MAX, disk: u64::MAX, folder, supplies, owner: None, timeout: LIMIT };
-    let executed = command::run(spawner, line, &exec, allowed, &CancellationToken::new(), tasks, ()).await?;
+    let allowed = Allowed { memory: None, disk: u64::MAX, folder, supplies, owner: None, timeout: LIMIT };
+    let run = Run { spawner, line, allowed, cgroup: None, stop: &CancellationToken::new(), tasks };
+    let executed = command::run(run, &exec, ()).await?;
     match executed.ended {
         Ended::Exited(0) => Ok(()),
         other => {

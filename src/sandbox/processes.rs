@@ -53,6 +53,13 @@ pub(crate) fn below(root: Pid) -> Vec<i32> {
     found
 }
 
+/// Returns a process with its ancestors and descendants.
+pub(crate) fn family(of: Pid) -> BTreeSet<i32> {
+    let own = of.as_raw_nonzero().get();
+    let ancestors = std::iter::successors(Some(own), |pid| parent(*pid).filter(|parent| *parent > 0));
+    ancestors.chain(below(of)).collect()
+}
+
 /// Returns the memory of all descendants of a process. `device` is that of the session's folder.
 ///
 /// Shared memory counts once for each process while the sum stays below `allowed`, because that is cheap. Only beyond

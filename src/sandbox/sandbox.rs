@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use helmdeck_core::session::Exec;
 
 use super::config::SessionConfig;
-use super::stage::STAGE;
+use super::stage::{NO_CGROUP, STAGE};
 use super::variables;
 
 /// Path of the session's folder inside. It is the home folder too.
@@ -54,6 +54,38 @@ pub(crate) const OWN_ETC: &[(&str, &str)] = &[
     ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
     ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
 ];
+/// Files of `/proc` that tell about this machine or its kernel, and that no build or test needs. They cannot be opened.
+const CLOSED_FILES: &[&str] = &[
+    "cmdline",
+    "config.gz",
+    "consoles",
+    "diskstats",
+    "interrupts",
+    "iomem",
+    "ioports",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "mdstat",
+    "modules",
+    "mtrr",
+    "pagetypeinfo",
+    "partitions",
+    "sched_debug",
+    "slabinfo",
+    "softirqs",
+    "timer_list",
+    "timer_stats",
+    "vmallocinfo",
+];
+/// The same for folders of `/proc`. They are empty.
+const CLOSED_FOLDERS: &[&str] = &["acpi", "asound", "driver", "fs", "scsi"];
 /// Default search path.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
@@ -184,9 +216,17 @@ impl Sandbox {
     }
 
     /// Builds the complete command line. `cwd` is below the session's folder, without `..`.
-    pub(crate) fn line(&self, folders: &Folders, config: &SessionConfig, memory: u64, command: &Exec) -> Line {
+    pub(crate) fn line(
+        &self,
+        folders: &Folders,
+        config: &SessionConfig,
+        memory: u64,
+        cgroup: Option<&Path>,
+        command: &Exec,
+    ) -> Line {
         let mut words = Words(vec![self.program.clone().into()]);
         words.add([STAGE, "supervise", &std::process::id().to_string()]);
+        words.0.push(cgroup.map_or_else(|| NO_CGROUP.into(), Into::into));
         let before = variables::written(&self.environment(folders, config, command));
         let limits = |words: &mut Words, program: &Path| {
             words.0.push(program.into());
@@ -264,12 +304,22 @@ fn outer(folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
 fn inner(bwrap: &Bwrap, folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
     let mut words = Words(Vec::new());
     words.add(["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
+    // The first process is ours, because a command could change that of bubblewrap.
+    words.add(["--as-pid-1"]);
     if bwrap.disables_user_namespaces {
         words.add(["--disable-userns"]);
     }
     words.add(["--uid", INSIDE_USER, "--gid", INSIDE_USER, "--hostname", "sandbox", "--clearenv"]);
     let tmp = config.tmp.to_string();
     words.add(["--proc", "/proc", "--dev", "/dev"]);
+    let there = |name: &&&str| Path::new("/proc").join(name).exists();
+    for name in CLOSED_FILES.iter().filter(there) {
+        // A device, which bubblewrap mounts so that devices cannot be opened.
+        words.add(["--ro-bind", "/dev/null", &format!("/proc/{name}")]);
+    }
+    for folder in CLOSED_FOLDERS.iter().filter(there).map(|name| format!("/proc/{name}")) {
+        words.add(["--perms", "0555", "--size", "4096", "--tmpfs", &folder, "--remount-ro", &folder]);
+    }
     words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/tmp"]);
     words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/dev/shm"]);
     // After /tmp and the others, so that a path of the operator below one of them is visible.

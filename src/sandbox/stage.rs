@@ -2,12 +2,15 @@
 //!
 //! Each stage is this program, executed again, because a process can set limits and its user only for itself.
 //!
-//! - `supervise <parent> <hidden> -- program...`: starts a program, waits for it and for everything that it left
-//!   behind, which it kills. It dies with helmdeck, and the sandbox dies with it.
+//! - `supervise <parent> <cgroup> <hidden> -- program...`: enters a cgroup ([`super::cgroup`]; `-` = none), starts a
+//!   program, waits for it and for everything that it left behind, which it kills. It dies with helmdeck, and the
+//!   sandbox dies with it.
 //! - `user <id> <hidden> -- program...`: gives up root for that user, then becomes the program.
 //! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits,
 //!   refuses system calls ([`super::calls`]), reports on stderr with the byte [`STARTED`] that the sandbox is ready,
-//!   waits for the environment on stdin ([`super::variables`]), goes to the folder, and becomes the program.
+//!   waits for the environment on stdin ([`super::variables`]), goes to the folder, and becomes the program. As the
+//!   first process of a sandbox it starts the program instead, waits for it, and takes its sandbox with it. The program
+//!   can neither read nor change this process, though both have the same user (`PR_SET_DUMPABLE`).
 //!
 //! `hidden` is the number of arguments that bubblewrap gets by a descriptor (`--args`): its command line, which
 //! commands can read, would show paths of the host.
@@ -20,22 +23,26 @@ use std::io::{ErrorKind, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
-    set_parent_process_death_signal, setrlimit, wait,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
+    set_dumpable_behavior, set_parent_process_death_signal, setrlimit, wait,
 };
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::{calls, processes, variables};
+use super::{calls, cgroup, processes, variables};
 
 /// Argument that makes this program a stage.
 pub const STAGE: &str = "__sandbox";
 
 /// First byte on stderr, before the output of the command. Without it, the command was not started.
 pub(super) const STARTED: u8 = 1;
+
+/// Argument of a command without a cgroup.
+pub(super) const NO_CGROUP: &str = "-";
 
 /// Exit status of a stage that fails, as in shells and `env`.
 const CANNOT: u8 = 126;
@@ -57,7 +64,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     command.remove(0);
     let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     let hidden = match words[..] {
-        ["supervise" | "user", _, hidden] => hidden.parse().unwrap_or(0),
+        ["supervise", _, _, hidden] | ["user", _, hidden] => hidden.parse().unwrap_or(0),
         _ => 0,
     };
     let (program, _hidden) = match program(&command, hidden) {
@@ -65,7 +72,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
         Err(message) => return failed(&message),
     };
     match words[..] {
-        ["supervise", parent, _] => supervise(parent, program),
+        ["supervise", parent, cgroup, _] => supervise(parent, cgroup, program),
         ["user", user, _] => become_user(user, program),
         ["limits", processes, space, file, open, outputs, folder] => {
             limits([processes, space, file, open], outputs == "merge", folder, program)
@@ -114,27 +121,40 @@ fn die_with(parent: Option<Pid>) -> Result<(), String> {
     Ok(())
 }
 
-fn supervise(parent: &str, mut program: Command) -> StageEnd {
+fn supervise(parent: &str, cgroup: &str, program: Command) -> StageEnd {
     let parent = parent.parse().ok().and_then(Pid::from_raw);
     if let Err(message) = die_with(parent) {
         return failed(&message);
     }
+    // Before anything else is started, so that all of it is in there.
+    if cgroup != NO_CGROUP
+        && let Err(error) = cgroup::enter(Path::new(cgroup))
+    {
+        return failed(&format!("the cgroup of the command cannot be entered: {error}"));
+    }
     if let Err(error) = set_child_subreaper(Some(getpid())) {
         return failed(&format!("what is left behind cannot be collected: {error}"));
     }
+    let end = run(program);
+    kill_the_rest();
+    end
+}
+
+/// Starts a program and waits for its end. Children that others left are reaped meanwhile.
+fn run(mut program: Command) -> StageEnd {
     let child = match program.spawn() {
         Ok(child) => child,
         Err(error) => return cannot_run(&program, &error),
     };
-    let status = loop {
+    loop {
         match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if u32::try_from(pid.as_raw_nonzero().get()) == Ok(child.id()) => break status,
+            Ok(Some((pid, status))) if u32::try_from(pid.as_raw_nonzero().get()) == Ok(child.id()) => {
+                return (exit_status(status), None);
+            }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return failed(&format!("the command was lost: {error}")),
         }
-    };
-    kill_the_rest();
-    (exit_status(status), None)
+    }
 }
 
 /// Kills all processes that the program left.
@@ -188,6 +208,10 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
     }
     // If the machine runs out of memory, the kernel should kill the command first. A container may forbid this write.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let first = getpid().is_init();
+    if first && let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        return failed(&format!("the first process cannot be closed to the command: {error}"));
+    }
     if let Err(message) = die_with(getppid()).and_then(|()| calls::refuse()) {
         return failed(&message);
     }
@@ -207,6 +231,9 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
             Ok(stdout) => program.stderr(Stdio::from(stdout)),
             Err(error) => return failed(&format!("stderr cannot be merged: {error}")),
         };
+    }
+    if first {
+        return run(program);
     }
     let error = program.exec();
     cannot_run(&program, &error)

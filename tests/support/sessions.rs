@@ -183,3 +183,25 @@ pub(crate) fn end_running(marker: &str) {
         assert!(std::process::Command::new("kill").arg(id).status().unwrap().success(), "{marker}");
     }
 }
+
+/// Returns the cgroup of a command that has this text in its command line.
+pub(crate) fn cgroup_of(marker: &str) -> Option<PathBuf> {
+    let holds = |cgroup: &Path| {
+        let pids = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+        let line = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        pids.lines().any(|pid| line(pid).windows(marker.len()).any(|part| part == marker.as_bytes()))
+    };
+    let mut todo = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(folder) = todo.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.file_name().to_string_lossy().starts_with("helmdeck-run-") && holds(&entry.path()) {
+                return Some(entry.path());
+            }
+            todo.push(entry.path());
+        }
+    }
+    None
+}

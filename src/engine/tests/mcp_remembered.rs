@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Clock, Code};
-use helmdeck_engine::{Builder, Engine, McpReach, McpServer};
+use helmdeck_engine::{Builder, McpReach, McpServer};
 use helmdeck_testkit::{ManualClock, STUCK, call, memory};
 use serde_json::{Map, Value, json};
 

@@ -1,0 +1,182 @@
+//! A file system for the folder of one session: an ext4 image of the size of the disk limit, beside the folder.
+//!
+//! It is mounted where helmdeck runs as root, so that helmdeck reads and writes the folder like any other. Whatever a
+//! command does to hold room, the image has no more: files without a name, in flight between two sockets, or mapped.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{Access, access, statvfs};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::geteuid;
+
+use super::disk;
+
+/// Name of the image in a session.
+const IMAGE: &str = "image";
+/// Search path of the programs that make and mount an image.
+const PLACES: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+/// Smallest image, in bytes: a file system needs room for itself.
+const LEAST: u64 = 8 << 20;
+/// Free room below which a file system counts as full, in bytes: a write of the usual sizes fails then.
+const FULL: u64 = 1 << 20;
+/// Number of `CAP_SYS_ADMIN`, which mounting needs (`capabilities(7)`).
+const SYS_ADMIN: u32 = 21;
+
+/// The programs that make and mount images.
+#[derive(Debug, Clone)]
+pub(crate) struct Images {
+    mkfs: PathBuf,
+    mount: PathBuf,
+}
+
+impl Images {
+    /// Finds out whether images can be had. Changes nothing.
+    ///
+    /// # Errors
+    /// Why not, for operators.
+    pub(crate) fn find() -> Result<Self, String> {
+        if !geteuid().is_root() {
+            return Err("only root can mount one".to_owned());
+        }
+        if !has_capability() {
+            return Err("helmdeck has no right to mount one (CAP_SYS_ADMIN)".to_owned());
+        }
+        let control = "/dev/loop-control";
+        if access(control, Access::READ_OK | Access::WRITE_OK).is_err() {
+            return Err(format!("{control} cannot be opened"));
+        }
+        let find = |name: &str, package: &str| {
+            helmdeck_process::find(name, PLACES).ok_or_else(|| format!("{name} is not installed (package {package})"))
+        };
+        Ok(Self { mkfs: find("mkfs.ext4", "e2fsprogs")?, mount: find("mount", "mount")? })
+    }
+
+    /// Makes an image in a session, and mounts it over a folder there, which `owner` then owns.
+    ///
+    /// # Errors
+    /// Those of the system, with what the programs say.
+    pub(crate) fn make(&self, session: &Path, folder: &Path, size: u64, owner: u32) -> io::Result<()> {
+        let image = session.join(IMAGE);
+        // Without content: it takes room only for what is written.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&image)?;
+        file.set_len(size.max(LEAST))?;
+        drop(file);
+        let options = format!("lazy_itable_init=1,nodiscard,root_owner={owner}:{owner}");
+        // It never outlives the machine's run, so it needs no journal, and root needs no reserve.
+        run(Command::new(&self.mkfs)
+            .args(["-q", "-F", "-m", "0", "-b", "4096", "-i", "8192", "-O", "^has_journal", "-E", &options])
+            .arg(&image))?;
+        let options = "loop,nosuid,nodev,noatime,discard,noinit_itable";
+        run(Command::new(&self.mount).args(["-t", "ext4", "-o", options]).arg(&image).arg(folder))?;
+        // The folder of `fsck`. A program that wants an empty folder should find one.
+        match std::fs::remove_dir(folder.join("lost+found")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        disk::give(folder, owner)
+    }
+}
+
+/// Returns whether the folder of a session is what it should be: without an image, or with its image mounted.
+pub(crate) fn is_whole(session: &Path, folder: &Path) -> bool {
+    !session.join(IMAGE).exists() || is_own(session, folder)
+}
+
+/// Returns whether a folder is a file system of its own.
+pub(crate) fn is_own(above: &Path, folder: &Path) -> bool {
+    let device = |path: &Path| std::fs::symlink_metadata(path).map(|about| about.dev()).ok();
+    device(folder).is_some_and(|inner| device(above).is_some_and(|outer| inner != outer))
+}
+
+/// Returns whether a file system has no room for a further file.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn is_full(folder: &Path) -> io::Result<bool> {
+    let about = statvfs(folder)?;
+    Ok(about.f_bavail.saturating_mul(about.f_frsize) < FULL || about.f_favail == 0)
+}
+
+/// Unmounts the folder of a session, if it has an image.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn release(session: &Path, folder: &Path) -> io::Result<()> {
+    if !session.join(IMAGE).exists() || !is_own(session, folder) {
+        return Ok(());
+    }
+    match unmount(folder, UnmountFlags::NOFOLLOW) {
+        // This process still has a file of it open. Its room is free once that is closed.
+        Err(Errno::BUSY) => Ok(unmount(folder, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?),
+        other => Ok(other?),
+    }
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.env_clear().env("PATH", PLACES).env("LANG", "C.UTF-8").current_dir("/").output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name}: {}", said.trim().lines().next_back().unwrap_or("it failed"))))
+}
+
+fn has_capability() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> SYS_ADMIN & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_holds_no_more_than_its_size() {
+        let top = tempfile::tempdir().unwrap();
+        let images = match Images::find() {
+            Ok(images) => images,
+            Err(reason) => {
+                assert!(!geteuid().is_root() || !reason.is_empty());
+                return;
+            }
+        };
+        let place = crate::place::SessionFolder::new(top.path().join("sessions"));
+        if let Err(error) = place.try_images(&images) {
+            // A container may forbid it to its root.
+            assert!(error.to_string().contains("mount"), "{error}");
+            return;
+        }
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "a trial leaves nothing");
+        let (session, folder) = (top.path().join("session"), top.path().join("session/folder"));
+        std::fs::create_dir_all(&folder).unwrap();
+        images.make(&session, &folder, 20 << 20, 65_534).unwrap();
+        let about = std::fs::metadata(&folder).unwrap();
+        assert_eq!((about.uid(), about.mode() & 0o7777), (65_534, 0o700));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        assert!(is_own(&session, &folder) && is_whole(&session, &folder) && !is_full(&folder).unwrap());
+        assert!(std::fs::metadata(session.join(IMAGE)).unwrap().blocks() * 512 < 4 << 20, "it takes no room yet");
+        let error = std::fs::write(folder.join("big"), vec![1; 30 << 20]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(is_full(&folder).unwrap());
+        std::fs::remove_file(folder.join("big")).unwrap();
+        assert!(!is_full(&folder).unwrap());
+        // Many files without content are bounded, too.
+        let count = (0..100_000).take_while(|n| std::fs::write(folder.join(n.to_string()), "").is_ok()).count();
+        assert!((100..20_000).contains(&count) && is_full(&folder).unwrap(), "{count}");
+        // With a file of it open, as a handler may have.
+        let open = std::fs::File::open(folder.join("1")).unwrap();
+        release(&session, &folder).unwrap();
+        assert!(!is_own(&session, &folder) && !is_whole(&session, &folder));
+        release(&session, &folder).unwrap();
+        drop(open);
+        disk::remove(&session).unwrap();
+    }
+}
