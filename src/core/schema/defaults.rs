@@ -16,6 +16,8 @@ use crate::json::members;
 const MAX_ENTRIES: usize = 100_000;
 /// Limit of the bytes that defaults add to a document.
 const MAX_ADDED: usize = 8 << 20;
+/// Limit of the bytes that are read, beside 16 times the document: each level of nesting is read again.
+const MAX_READ: usize = 8 << 20;
 /// How deep the default of a member is filled in itself.
 const MAX_DEPTH: usize = 8;
 
@@ -43,13 +45,30 @@ struct Property {
     inner: Option<usize>,
 }
 
-/// The defaults add too much to a document.
+/// What filling in may still do, in bytes.
+struct Left {
+    added: usize,
+    read: usize,
+}
+
+impl Left {
+    fn take(of: &mut usize, bytes: usize) -> Result<(), TooLarge> {
+        *of = of.checked_sub(bytes).ok_or(TooLarge)?;
+        Ok(())
+    }
+}
+
+/// The defaults add too much to a document, or it is too deep to fill them in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
 impl std::fmt::Display for TooLarge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "with the defaults of the schema it is more than {} MiB longer; send less at once", MAX_ADDED >> 20)
+        let added = MAX_ADDED >> 20;
+        write!(
+            f,
+            "with the defaults of the schema it is more than {added} MiB longer, or it is nested too deep for them; send less at once"
+        )
     }
 }
 
@@ -91,11 +110,11 @@ impl Defaults {
     /// # Errors
     /// That it becomes too large.
     pub(super) fn fill<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, TooLarge> {
-        let mut left = MAX_ADDED;
+        let mut left = Left { added: MAX_ADDED, read: MAX_READ + 16 * text.len() };
         self.value(0, text, 0, &mut left)
     }
 
-    fn value<'a>(&self, at: usize, text: &'a str, depth: usize, left: &mut usize) -> Result<Cow<'a, str>, TooLarge> {
+    fn value<'a>(&self, at: usize, text: &'a str, depth: usize, left: &mut Left) -> Result<Cow<'a, str>, TooLarge> {
         let Some(node) = self.nodes.get(&at) else { return Ok(Cow::Borrowed(text)) };
         match (text.trim_ascii_start().as_bytes().first(), node.items) {
             (Some(b'{'), _) if !node.properties.is_empty() => self.object(node, text, depth, left),
@@ -104,7 +123,8 @@ impl Defaults {
         }
     }
 
-    fn object<'a>(&self, node: &Node, text: &'a str, depth: usize, left: &mut usize) -> Result<Cow<'a, str>, TooLarge> {
+    fn object<'a>(&self, node: &Node, text: &'a str, depth: usize, left: &mut Left) -> Result<Cow<'a, str>, TooLarge> {
+        Left::take(&mut left.read, text.len())?;
         let Some(members) = members(text) else { return Ok(Cow::Borrowed(text)) };
         let mut changed = false;
         let mut there = Vec::new();
@@ -127,7 +147,7 @@ impl Defaults {
         for index in node.with_default.iter().filter(|index| there.binary_search(index).is_err()) {
             let (name, property) = &node.properties[*index];
             let Some(default) = &property.default else { continue };
-            *left = left.checked_sub(name.len() + default.len() + 4).ok_or(TooLarge)?;
+            Left::take(&mut left.added, name.len() + default.len() + 4)?;
             let value = match property.inner {
                 Some(inner) if depth < MAX_DEPTH => self.value(inner, default, depth + 1, left)?,
                 _ => Cow::Borrowed(default.as_str()),
@@ -138,7 +158,8 @@ impl Defaults {
         Ok(if changed { Cow::Owned(write_object(&filled)) } else { Cow::Borrowed(text) })
     }
 
-    fn array<'a>(&self, items: usize, text: &'a str, depth: usize, left: &mut usize) -> Result<Cow<'a, str>, TooLarge> {
+    fn array<'a>(&self, items: usize, text: &'a str, depth: usize, left: &mut Left) -> Result<Cow<'a, str>, TooLarge> {
+        Left::take(&mut left.read, text.len())?;
         let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(text) else {
             return Ok(Cow::Borrowed(text));
         };

@@ -16,6 +16,9 @@ use crate::suggest;
 /// Limit of known members that an unknown one is compared with.
 const MAX_KNOWN: usize = 500;
 
+/// Limit of the pointer to a violation, in bytes: the names come from the document.
+const MAX_POINTER: usize = 1 << 10;
+
 /// Whether a value fits, or why that is not known.
 type Fits = Result<bool, Unfinished>;
 
@@ -37,12 +40,24 @@ enum Place<'p> {
 }
 
 impl Place<'_> {
+    /// Returns the place as a JSON pointer. Of a very long one, the end.
     fn pointer(&self) -> String {
-        match self {
-            Self::Root => String::new(),
-            Self::Member(up, name) => format!("{}/{}", up.pointer(), pointer_step(name)),
-            Self::Element(up, at) => format!("{}/{at}", up.pointer()),
+        let (mut steps, mut length, mut at) = (Vec::new(), 0, *self);
+        loop {
+            let (up, step) = match at {
+                Self::Root => break,
+                Self::Member(up, name) => (up, pointer_step(&name[..name.floor_char_boundary(MAX_POINTER)])),
+                Self::Element(up, index) => (up, index.to_string()),
+            };
+            length += step.len();
+            if length > MAX_POINTER {
+                steps.push("...".to_owned());
+                break;
+            }
+            steps.push(step);
+            at = *up;
         }
+        steps.iter().rev().flat_map(|step| ["/", step]).collect()
     }
 }
 
@@ -336,7 +351,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         let few = rules.patterns.is_empty() && rules.additional.is_none() && rules.names.is_none() && seen.is_none();
         // Members are told of in their order.
         if few && self.told.is_none() && rules.properties.len() <= members.len() {
-            self.effort.spend(rules.properties.len() as u64)?;
+            self.effort.spend(rules.name_units)?;
             for (name, rule) in &rules.properties {
                 let Some(member) = members.get(&**name) else { continue };
                 if !self.check(*rule, member, &Place::Member(place, name), None)? {
@@ -421,10 +436,10 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         if rules.required.is_empty() && rules.dependent.is_empty() {
             return Ok(fits);
         }
-        self.effort.spend((rules.required.len() + rules.dependent.len()) as u64)?;
+        self.effort.spend(rules.needed_units)?;
         let needed = rules.dependent.iter().filter(|(name, _)| members.contains_key(name)).flat_map(|(_, all)| all);
         for name in rules.required.iter().chain(needed) {
-            self.effort.spend(1)?;
+            self.effort.spend(reading(name.len()))?;
             if !members.contains_key(name) {
                 fits = false;
                 if !self.tell(place, || format!("{} is missing", shown(&Value::from(name.as_str())))) {
@@ -440,8 +455,12 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         if self.told.is_none() {
             return Ok(());
         }
-        let known: Vec<&str> = rules.properties.iter().take(MAX_KNOWN).map(|(name, _)| &**name).collect();
-        self.effort.spend(64 * known.len() as u64)?;
+        let mut known: Vec<&str> = rules.properties.iter().take(MAX_KNOWN).map(|(name, _)| &**name).collect();
+        match self.effort.spend(suggest::units(&unknown.names, &known)) {
+            // That it does not fit is known already: it is told without a suggestion.
+            Err(Unfinished::TooMuch) => known.clear(),
+            other => other?,
+        }
         self.tell(place, || suggest::unknown(&unknown.names, unknown.count, &known));
         Ok(())
     }
@@ -500,7 +519,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             }
         }
         if let Value::Object(members) = value {
-            self.effort.spend(rules.dependent.len() as u64)?;
+            self.effort.spend(rules.dependent_units)?;
             for (_, at) in rules.dependent.iter().filter(|(name, _)| members.contains_key(name)) {
                 if !self.check(*at, value, place, seen.as_deref_mut())? {
                     fits = false;
@@ -552,9 +571,11 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         let mut fits = true;
         match value {
             Value::Array(items) => {
+                self.effort.spend(reading(8 * items.len()))?;
                 let mut count = 0;
                 for (at, item) in items.iter().enumerate().filter(|(at, _)| !seen.has(*at)) {
                     if never {
+                        fits &= self.told.is_some();
                         count += 1;
                     } else {
                         fits &= self.check(rule, item, &Place::Element(place, at), None)?;
@@ -569,9 +590,11 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                 }
             }
             Value::Object(members) => {
+                self.effort.spend(reading(64 * members.len()))?;
                 let mut unknown = Unknown::default();
                 for (_, (name, member)) in members.iter().enumerate().filter(|(at, _)| !seen.has(*at)) {
                     if never {
+                        fits &= self.told.is_some();
                         unknown.add(name);
                     } else {
                         fits &= self.check(rule, member, &Place::Member(place, name), None)?;
@@ -587,7 +610,6 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             }
             _ => {}
         }
-        self.effort.spend(reading(seen.marks.len()))?;
         Ok(fits)
     }
 }

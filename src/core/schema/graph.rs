@@ -11,23 +11,19 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
-use super::rules::{Choice, EVERY, Foreign, NumberRules, Patterns, TextRules, Types, limit, texts, types};
+use super::rules::{Choice, EVERY, Foreign, NumberRules, Patterns, TextRules, Types, limit, metaschema, texts, types};
 use crate::text;
 
 /// Limit of subschemas that all paths through a schema reach, each path counted separately.
 pub(super) const MAX_UNFOLDED: u64 = 100_000;
 /// The longest chain of subschemas.
 const MAX_DEPTH: usize = 512;
-/// What `unevaluated*` is taken to repeat: it keeps a note of each member.
-const UNEVALUATED_FACTOR: u64 = 8;
 /// Schemas that the crate `jsonschema` carries along.
 const METASCHEMAS: &[&str] = &["https://json-schema.org/", "http://json-schema.org/"];
 
 /// The subschemas of a schema and how they reach each other.
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// Paths through the schema, a reference back to an open subschema counted once.
-    unfolded: u64,
 }
 
 /// One subschema. Others are named by their place in the list of all.
@@ -45,7 +41,7 @@ pub(super) struct Node {
     pub(super) object: Option<Box<ObjectRules>>,
     pub(super) same: Option<Box<SameRules>>,
     /// The schema of schemas that it refers to.
-    pub(super) metaschema: Option<Box<Foreign>>,
+    pub(super) metaschema: Option<Arc<Foreign>>,
 }
 
 /// Keywords whose subschemas look at the same value.
@@ -62,6 +58,8 @@ pub(super) struct SameRules {
     pub(super) otherwise: Option<usize>,
     /// A subschema for objects with a certain member.
     pub(super) dependent: Vec<(String, usize)>,
+    /// Units for looking up the names of `dependent`.
+    pub(super) dependent_units: u64,
 }
 
 /// Keywords about arrays.
@@ -92,6 +90,15 @@ pub(super) struct ObjectRules {
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
     pub(super) unevaluated: Option<usize>,
+    /// Units for looking up the names of `properties`.
+    pub(super) name_units: u64,
+    /// Units for looking up the names of `required`, and those that `dependent` is about.
+    pub(super) needed_units: u64,
+}
+
+/// Returns the units for looking up names in a large object. Comparisons of long names cost as much as reading them.
+fn looking_up<'a>(names: impl Iterator<Item = &'a str>) -> u64 {
+    names.map(|name| 1 + name.len() as u64 / 4).sum()
 }
 
 impl ObjectRules {
@@ -157,6 +164,7 @@ impl Node {
 /// A schema that was read, and where its subschemas are in the graph.
 pub(super) struct Read<'a> {
     pub(super) graph: Graph,
+    pub(super) patterns: Patterns,
     /// The subschema of each node.
     pub(super) schemas: Vec<&'a Value>,
     /// The node of each subschema, by its place in memory.
@@ -193,27 +201,23 @@ impl Graph {
                 _ => why,
             })?;
         }
-        let mut graph = Self { nodes: reader.nodes, unfolded: 0 };
-        graph.acyclic(0, &mut vec![VisitState::New; graph.nodes.len()], 0)?;
-        graph.unfolded = graph.unfold(0, &mut vec![VisitState::New; graph.nodes.len()], 0)?;
-        if graph.unfolded > MAX_UNFOLDED {
+        let graph = Self { nodes: reader.nodes };
+        let mut visited = vec![VisitState::New; graph.nodes.len()];
+        // Every subschema is the start of a chain, so that those behind a step into the document are looked at too.
+        for start in 0..graph.nodes.len() {
+            graph.acyclic(start, &mut visited, 0)?;
+        }
+        let unfolded = graph.unfold(0, &mut vec![VisitState::New; graph.nodes.len()], 0)?;
+        if unfolded > MAX_UNFOLDED {
             return Err(format!(
                 "the schema unfolds to more than {MAX_UNFOLDED} subschemas; use fewer alternatives or references"
             ));
         }
-        Ok(Read { graph, schemas: reader.schemas, places: reader.known })
+        Ok(Read { graph, patterns: reader.patterns, schemas: reader.schemas, places: reader.known })
     }
 
     /// Refuses references that go round without a step into the document: checking them would never end.
     fn acyclic(&self, at: usize, state: &mut [VisitState], depth: usize) -> Result<(), String> {
-        // Every subschema is the start of a chain, so that those behind a step into the document are looked at too.
-        for start in std::iter::once(at).chain(0..self.nodes.len()) {
-            self.acyclic_from(start, state, depth)?;
-        }
-        Ok(())
-    }
-
-    fn acyclic_from(&self, at: usize, state: &mut [VisitState], depth: usize) -> Result<(), String> {
         match state[at] {
             VisitState::Open => return Err("the schema refers to itself without a step into the document".to_owned()),
             VisitState::Known(_) => return Ok(()),
@@ -222,7 +226,7 @@ impl Graph {
         too_deep(depth)?;
         state[at] = VisitState::Open;
         for next in self.nodes[at].same() {
-            self.acyclic_from(next, state, depth + 1)?;
+            self.acyclic(next, state, depth + 1)?;
         }
         state[at] = VisitState::Known(0);
         Ok(())
@@ -237,13 +241,8 @@ impl Graph {
         too_deep(depth)?;
         state[at] = VisitState::Open;
         let node = &self.nodes[at];
-        let mut same = 0_u64;
-        for next in node.same() {
-            same = same.saturating_add(self.unfold(next, state, depth + 1)?);
-        }
-        let mut size =
-            1_u64.saturating_add(if node.looks_again() { same.saturating_mul(UNEVALUATED_FACTOR) } else { same });
-        for next in node.children() {
+        let mut size = 1_u64;
+        for next in node.same().chain(node.children()) {
             size = size.saturating_add(self.unfold(next, state, depth + 1)?);
         }
         state[at] = VisitState::Known(size);
@@ -270,8 +269,22 @@ pub(super) fn place(root: &Value, wanted: &Value) -> Option<String> {
 /// Returns the beginning of a value of the schema as JSON, for messages.
 pub(super) fn shown(value: &Value) -> String {
     const MAX: usize = 200;
-    let mut text = value.to_string();
-    if text.len() > MAX {
+    /// Takes the beginning, and then refuses more, so that no more is written.
+    struct Beginning(Vec<u8>);
+    impl std::io::Write for Beginning {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let taken = bytes.len().min((MAX + 4).saturating_sub(self.0.len()));
+            self.0.extend(&bytes[..taken]);
+            Ok(taken)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut beginning = Beginning(Vec::new());
+    let whole = serde_json::to_writer(&mut beginning, value).is_ok();
+    let mut text = String::from_utf8_lossy(&beginning.0).into_owned();
+    if !whole || text.len() > MAX {
         text.truncate(text.floor_char_boundary(MAX));
         text.push_str("...");
     }
@@ -362,7 +375,7 @@ impl<'a> Reader<'a> {
             let Some(reference) = object.get(keyword) else { continue };
             let reference = reference.as_str().ok_or_else(|| format!("\"{keyword}\" is not a text"))?;
             if METASCHEMAS.iter().any(|start| reference.starts_with(start)) {
-                node.metaschema = Some(Box::new(Foreign::new("$ref", &reference.into())?));
+                node.metaschema = Some(metaschema(reference)?);
                 continue;
             }
             let target = self.target(reference)?;
@@ -381,7 +394,8 @@ impl<'a> Reader<'a> {
         for (name, inner) in named(object, "dependencies")?.filter(|(_, inner)| !inner.is_array()) {
             same.dependent.push((name.clone(), self.node(inner)));
         }
-        let SameRules { all, any, one, not, condition, then, otherwise, dependent } = &same;
+        same.dependent_units = looking_up(same.dependent.iter().map(|(name, _)| name.as_str()));
+        let SameRules { all, any, one, not, condition, then, otherwise, dependent, .. } = &same;
         let single = condition.is_some() || then.is_some() || otherwise.is_some() || not.is_some();
         let used = single || any.is_some() || one.is_some() || !all.is_empty() || !dependent.is_empty();
         node.same = used.then(|| Box::new(same));
@@ -445,6 +459,9 @@ impl<'a> Reader<'a> {
         for (name, inner) in named(object, "dependencies")?.filter(|(_, inner)| inner.is_array()) {
             rules.dependent.push((name.clone(), texts(Some(inner), "dependencies")?));
         }
+        rules.name_units = looking_up(rules.properties.iter().map(|(name, _)| &**name));
+        let needed = rules.required.iter().chain(rules.dependent.iter().map(|(name, _)| name));
+        rules.needed_units = looking_up(needed.map(String::as_str));
         Ok(Some(rules))
     }
 

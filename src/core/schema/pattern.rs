@@ -7,6 +7,7 @@
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex_automata::Input;
 use regex_automata::hybrid::dfa::{Cache, Config, DFA};
@@ -21,12 +22,14 @@ use crate::text;
 const MAX_BYTES: usize = 8 << 10;
 /// Limit of the automaton of one pattern, in bytes.
 const MAX_AUTOMATON: usize = 2 << 20;
+/// Limit of the automata of all patterns of this process, in bytes: servers may describe thousands of tools.
+const MAX_AUTOMATA: usize = 256 << 20;
 /// Limit of what a walk remembers of an automaton, in bytes; when it is full, it begins anew.
 const MAX_REMEMBERED: usize = 256 << 10;
 /// Bytes of a text between two payments for steps that are known.
 const CHUNK: usize = 4096;
 /// States of an automaton that one unit pays for.
-const STATES_PER_UNIT: usize = 8;
+const STATES_PER_UNIT: usize = 1;
 
 type MakeCache = Box<dyn Fn() -> Cache + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
@@ -37,6 +40,26 @@ pub(super) struct Pattern {
     /// Units for a step to a state that is not known yet.
     new_state: u64,
     caches: Pool<Cache, MakeCache>,
+    _room: Room,
+}
+
+/// Bytes of all automata of this process.
+static AUTOMATA: AtomicUsize = AtomicUsize::new(0);
+
+/// A part of [`MAX_AUTOMATA`], which is free again when it is dropped.
+struct Room(usize);
+
+impl Room {
+    fn take(bytes: usize) -> Option<Self> {
+        let add = |all: usize| all.checked_add(bytes).filter(|all| *all <= MAX_AUTOMATA);
+        AUTOMATA.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Self(bytes))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        AUTOMATA.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }
 
 impl Pattern {
@@ -69,10 +92,13 @@ impl Pattern {
             // The reason is the last line, below a picture of the place.
             refuse(cause.lines().last().unwrap_or_default().trim_start_matches("error: "))
         })?;
+        let Some(room) = Room::take(automaton.get_nfa().memory_usage()) else {
+            return Err(refuse(&format!("all patterns together take more than {} MiB", MAX_AUTOMATA >> 20)));
+        };
         let new_state = 16 + (automaton.get_nfa().states().len() / STATES_PER_UNIT) as u64;
         let made = automaton.clone();
         let caches = Pool::new(Box::new(move || made.create_cache()) as MakeCache);
-        Ok(Self { source: source.to_owned(), automaton, new_state, caches })
+        Ok(Self { source: source.to_owned(), automaton, new_state, caches, _room: room })
     }
 
     /// Returns the pattern as it was written.
@@ -93,7 +119,8 @@ impl Pattern {
     fn walk(&self, text: &str, cache: &mut Cache, effort: &mut Effort<'_>) -> Result<bool, Unfinished> {
         // A walk that begins anew whenever its memory is full never gives up.
         let given_up = |_| Unfinished::TooMuch;
-        effort.spend(16)?;
+        // A start that is not known yet costs as much as another state; that of a small automaton is soon known.
+        effort.spend(self.new_state / 8)?;
         let input = Input::new(text);
         let mut at = self.automaton.start_state_forward(cache, &input).map_err(|_| Unfinished::TooMuch)?;
         if at.is_dead() {
@@ -128,6 +155,8 @@ impl Pattern {
 const SPACE: &str = r"\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}";
 const DIGIT: &str = "0-9";
 const WORD: &str = "0-9A-Za-z_";
+/// `.` of ECMA-262: everything but the ends of lines. (Of the flags, `s` does not change it: a schema has none.)
+const ANY: &str = r"[^\n\r\x{2028}\x{2029}]";
 
 /// Rewrites a pattern of ECMA-262 in the syntax of the engine.
 ///
@@ -137,6 +166,8 @@ fn rust_syntax(pattern: &str) -> Result<String, String> {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut class: Option<Class> = None;
     let mut chars = pattern.chars().peekable();
+    // A class that ignores case is read character by character, and there are a million.
+    let wide = !pattern.is_ascii() || ["\\u", "\\x{", "\\p", "\\P"].iter().any(|wide| pattern.contains(wide));
     while let Some(c) = chars.next() {
         if c == '\\' {
             let escaped = chars.next().ok_or("it ends with a backslash")?;
@@ -177,12 +208,23 @@ fn rust_syntax(pattern: &str) -> Result<String, String> {
                 let not = chars.next_if_eq(&'^').is_some();
                 if chars.next_if_eq(&']').is_some() {
                     // `[]` matches nothing, `[^]` everything.
-                    out.push_str(if not { "(?s:.)" } else { r"[^\x00-\x{10FFFF}]" });
+                    out.push_str(if not { "(?s:.)" } else { "[a&&b]" });
                     continue;
                 }
                 out.push_str(if not { "[^" } else { "[" });
                 class = Some(Class::default());
             }
+            None if c == '(' && chars.peek() == Some(&'?') => {
+                out.push(c);
+                out.extend(chars.next());
+                while let Some(flag) = chars.next_if(|c| c.is_ascii_alphabetic() || *c == '-') {
+                    if flag == 'i' && wide {
+                        return Err("it ignores case, and has more than ASCII in it".to_owned());
+                    }
+                    out.push(flag);
+                }
+            }
+            None if c == '.' => out.push_str(ANY),
             None => out.push(c),
             Some(_) if c == ']' => {
                 out.push(c);
@@ -269,6 +311,10 @@ mod tests {
             (r"^[\b]$", "\u{8}", "b"),
             (r"^\cA[\ca]$", "\u{1}\u{1}", "A"),
             (r"^\0$", "\0", "0"),
+            ("^.$", "\u{85}", "\r"),
+            ("^.$", "x", "\u{2028}"),
+            ("(?i)^[a-c]$", "B", "d"),
+            ("^(?i:a)b(?<i>c)$", "Abc", "ABc"),
             (r"^[^]$", "\n", ""),
             (r"^\u0061\-\/\.$", "a-/.", "a-/x"),
             ("é{2}$", "xéé", "é"),
@@ -289,6 +335,8 @@ mod tests {
             ("[a", "unclosed"),
             (r"a\", "backslash"),
             (r"\A", "not known"),
+            ("(?i)[!-\u{10ffff}]{0}", "ignores case"),
+            (r"a(?s-i:\p{L})", "ignores case"),
             ("(a{1000}){1000}", "limit"),
             ("(\u{3b1}|[^b]{1,999}){200}", "limit"),
         ] {

@@ -1,7 +1,7 @@
 //! The keywords of one subschema, ready to be checked.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Map, Value};
 
@@ -11,6 +11,9 @@ use super::value::{Numeric, weight};
 
 /// Limit of the automata of all patterns of a schema, in bytes.
 const MAX_AUTOMATA: usize = 16 << 20;
+
+/// Limit of the schemas of schemas that are kept.
+const MAX_METASCHEMAS: usize = 32;
 
 /// The types of JSON, a bit each.
 pub(super) type Types = u8;
@@ -82,7 +85,7 @@ pub(super) fn texts(rule: Option<&Value>, keyword: &str) -> Result<Vec<String>, 
 }
 
 /// The patterns of one schema: each is read once.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct Patterns {
     known: HashMap<String, Arc<Pattern>>,
     automata: usize,
@@ -123,6 +126,21 @@ impl Foreign {
     pub(super) fn accepts(&self, value: &Value) -> bool {
         self.0.is_valid(value)
     }
+}
+
+/// The schemas of schemas, by their address: all schemas share them, and each is large.
+pub(super) fn metaschema(reference: &str) -> Result<Arc<Foreign>, String> {
+    static KNOWN: Mutex<BTreeMap<String, Arc<Foreign>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(reference) {
+        return Ok(Arc::clone(known));
+    }
+    let made = Arc::new(Foreign::new("$ref", &reference.into())?);
+    // There are a few dozen; with fragments there is no end of them.
+    if known.len() < MAX_METASCHEMAS {
+        known.insert(reference.to_owned(), Arc::clone(&made));
+    }
+    Ok(made)
 }
 
 /// A format of texts. All schemas share them; one is made when it is first needed.

@@ -88,8 +88,10 @@ impl Default for Rules {
 
 impl Stream {
     /// Reads a schema; `None` if it is for the evaluator.
-    pub(super) fn read(source: &Value) -> Option<Self> {
-        let mut reader = Reader { root: source, nodes: 0, patterns: Patterns::default() };
+    ///
+    /// `patterns` are those that were read already.
+    pub(super) fn read(source: &Value, patterns: Patterns) -> Option<Self> {
+        let mut reader = Reader { root: source, nodes: 0, patterns };
         reader.node(source, 0).map(Self)
     }
 
@@ -126,7 +128,9 @@ impl Reader<'_> {
         if let Some(reference) = object.get("$ref") {
             // With rules beside it, all of them hold.
             let alone = rules().count() == 1;
-            let target = self.root.pointer(reference.as_str()?.strip_prefix('#')?)?;
+            // One with escapes is for the evaluator.
+            let pointer = reference.as_str()?.strip_prefix('#').filter(|pointer| !pointer.contains('%'))?;
+            let target = self.root.pointer(pointer)?;
             return if alone { self.node(target, depth + 1) } else { None };
         }
         if rules().next().is_none() {

@@ -497,6 +497,8 @@ fn expensive() -> Vec<(Value, Value)> {
     let arrays: Value = (0..20_000).map(|n| json!([n])).collect();
     let members: Value = (0..50_000).map(|n| (format!("m{n}"), json!(n))).collect::<serde_json::Map<_, _>>().into();
     let pattern = r"(\w|[a-c]x|\d)[^b]{1,60}$|q";
+    let long = "n".repeat(100_000);
+    let named = json!({long.as_str(): 1, "o": 2});
     let unevaluated = json!({"properties": {"a": true}, "unevaluatedProperties": {"type": "integer"}});
     vec![
         (wide(json!({"pattern": pattern})), text.clone()),
@@ -508,7 +510,13 @@ fn expensive() -> Vec<(Value, Value)> {
         (wide(json!({"uniqueItems": true})), arrays.clone()),
         (wide(json!({"const": numbers})), numbers.clone()),
         (wide(json!({"contains": {"const": -1}, "minContains": 0, "maxContains": 1})), numbers.clone()),
-        (wide(json!({"items": {"multipleOf": 0.5}})), numbers),
+        (wide(json!({"items": {"multipleOf": 0.5}})), numbers.clone()),
+        (wide(json!({"anyOf": [{"unevaluatedItems": false}, true]})), numbers),
+        (wide(json!({"anyOf": [{"unevaluatedProperties": false}, true]})), members.clone()),
+        (wide(json!({"not": {"required": [format!("{long}x")]}})), named.clone()),
+        (wide(json!({"properties": {format!("{long}x"): false}})), named.clone()),
+        (wide(json!({"dependentRequired": {format!("{long}x"): ["a"]}})), named.clone()),
+        (wide(json!({"dependentSchemas": {format!("{long}x"): false}})), named),
         (wide(json!({"prefixItems": [true], "unevaluatedItems": {"type": "array"}})), arrays),
         (wide(json!({"patternProperties": {pattern: true}})), members.clone()),
         (wide(json!({"propertyNames": {"pattern": pattern}})), members.clone()),
@@ -537,6 +545,49 @@ fn every_keyword_pays_for_large_values() {
         assert!(ended == Err(Unfinished::Stopped) || too_much || ended == Ok(Ok(())), "{rule}: {ended:?}");
         assert!(ended != Ok(Ok(())) || looks.get() < 3, "{rule}");
     }
+}
+
+#[test]
+fn telling_what_is_wrong_pays_too() {
+    // Names that are like hundreds of others, and long.
+    let name = |n: usize| format!("{}{n:03}", "a".repeat(61));
+    let known: serde_json::Map<_, _> = (0..500).map(|n| (name(n), json!(true))).collect();
+    let known = schema(json!({"items": {"properties": known, "additionalProperties": false}}));
+    let unknown: serde_json::Map<_, _> = (500..505).map(|n| (name(n), json!(1))).collect();
+    let unknown = Value::Array(vec![Value::Object(unknown); 20]);
+    let told = known.check(&unknown, &mut Effort::light()).unwrap().unwrap_err();
+    assert_eq!(told.len(), 20);
+    assert!(told[0].detail.contains("is not known"), "{}", told[0].detail);
+    let one = json!([{"a".repeat(61) + "00": 1}]);
+    let told = known.check(&one, &mut Effort::full(&|| false)).unwrap().unwrap_err();
+    assert!(told[0].detail.contains("did you mean"), "{}", told[0].detail);
+    // Places far in, below long names.
+    let deep = (0..100).fold(json!(1), |inner, _| json!({"n".repeat(8_000): inner}));
+    let never = schema(json!({"additionalProperties": {"$ref": "#"}, "type": "object"}));
+    let told = never.check(&deep, &mut Effort::full(&|| false)).unwrap().unwrap_err();
+    assert!(told[0].pointer.len() < 1_100 && told[0].pointer.starts_with("/..."), "{}", told[0].pointer);
+    // Large values of the schema.
+    let large = schema(json!({"const": vec!["x"; 100_000]}));
+    let told = large.validate(&json!(1)).unwrap_err();
+    assert!(told[0].detail.len() < 300 && told[0].detail.starts_with("[\"x\",\"x\"") && told[0].detail.contains("..."));
+}
+
+#[test]
+fn references_with_escapes_mean_the_same_unread() {
+    let schema = schema(json!({"properties": {"p": {"$ref": "#/$defs/a%25b"}},
+        "$defs": {"a%b": {"type": "string"}, "a%25b": true}}));
+    assert!(schema.validate(&json!({"p": 1})).is_err());
+    assert!(!schema.accepts_unread(br#"{"p":1}"#));
+}
+
+#[test]
+fn deep_documents_are_not_read_again_and_again() {
+    let schema = schema(json!({"properties": {"v": {"default": 0}, "n": {"$ref": "#"}}}));
+    let nested = |levels: usize, inner: &str| format!("{}{inner}{}", "{\"n\":".repeat(levels), "}".repeat(levels));
+    assert_eq!(schema.fill(&nested(2, "{}")).unwrap(), r#"{"n":{"n":{"v":0},"v":0},"v":0}"#);
+    let large = format!("{{\"x\":[{}0]}}", "0,".repeat(500_000));
+    assert!(schema.fill(&nested(10, &large)).is_ok());
+    assert_eq!(schema.fill(&nested(100, &large)).unwrap_err(), TooLarge);
 }
 
 #[test]

@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use helmdeck_core::error::Violation;
 use helmdeck_core::schema::{Effort, STACK_BYTES, Unfinished};
-use helmdeck_core::{Call, Code, Error, Identity, Manifest, Result};
+use helmdeck_core::{Call, Code, Error, Identity, Manifest, Result, json};
 use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -55,12 +56,14 @@ type Verdict = std::result::Result<(), Vec<Violation>>;
 
 /// Checks a document on one of the threads and returns it.
 ///
+/// `text` is read there: what waits holds the text, not a value of many times the size.
+///
 /// # Errors
 /// `timeout` or `cancelled` if the caller waits no longer, `overloaded` if too many checks wait.
 pub(super) async fn check(
     manifest: Arc<Manifest>,
     side: Side,
-    value: Value,
+    text: Bytes,
     patience: Patience,
 ) -> Result<(Value, Verdict)> {
     static POOL: LazyLock<Arc<Pool>> = LazyLock::new(|| {
@@ -77,12 +80,17 @@ pub(super) async fn check(
             Side::Input => &manifest.input,
             Side::Output => &manifest.output,
         };
+        if stopped.load(Ordering::Relaxed) {
+            return;
+        }
+        // It was read before, so it is JSON.
+        let Ok(value) = json::read_exact(&text) else { return };
         let stop = || stopped.load(Ordering::Relaxed) || Instant::now() >= deadline;
         let verdict = schema.check(&value, &mut Effort::full(&stop));
         // Nobody may wait for it any more.
         let _ = sender.send((value, verdict));
     };
-    POOL.submit(patience.caller.without_session(), Box::new(work))?;
+    POOL.submit(patience.caller.without_session(), Work { run: Box::new(work), given_up: Arc::clone(&given_up.0) })?;
     let cancelled = async {
         match &patience.cancel {
             Some(cancel) => cancel.cancelled().await,
@@ -112,7 +120,11 @@ impl Drop for GivenUp {
     }
 }
 
-type Work = Box<dyn FnOnce() + Send>;
+/// A check that waits for a thread.
+struct Work {
+    run: Box<dyn FnOnce() + Send>,
+    given_up: Arc<AtomicBool>,
+}
 
 /// Threads for checks. They start when they are needed, and end when they have had no work for a while.
 struct Pool {
@@ -128,6 +140,9 @@ struct State {
     waiting: VecDeque<(Arc<Identity>, Work)>,
     /// Running checks by caller.
     running: HashMap<Arc<Identity>, usize>,
+    /// When callers with something to do had their last turn, counted in turns.
+    served: HashMap<Arc<Identity>, u64>,
+    turn: u64,
     started: usize,
     idle: usize,
 }
@@ -143,13 +158,16 @@ impl Pool {
     /// `overloaded` if too much waits.
     fn submit(self: &Arc<Self>, caller: Arc<Identity>, work: Work) -> Result<()> {
         let mut state = self.state.lock();
+        // What nobody waits for any more makes room.
+        state.waiting.retain(|(_, work)| !work.given_up.load(Ordering::Relaxed));
+        state.forget_turns();
         let of_one = state.waiting.iter().filter(|(other, _)| *other == caller).count();
         if of_one >= MAX_WAITING_OF_ONE || state.waiting.len() >= MAX_WAITING {
             let message = "too many checks of large documents by schemas wait for their turn; try again later";
             return Err(Error::new(Code::Overloaded, message));
         }
         state.waiting.push_back((caller, work));
-        if state.idle == 0 && state.started < self.threads {
+        if state.waiting.len() > state.idle && state.started < self.threads {
             state.started += 1;
             drop(state);
             let pool = Arc::clone(self);
@@ -173,7 +191,7 @@ impl Pool {
                 *state.running.entry(Arc::clone(&caller)).or_default() += 1;
                 drop(state);
                 // A defect in a check is told to its caller, by the sender that is dropped.
-                let _ = std::panic::catch_unwind(AssertUnwindSafe(work));
+                let _ = std::panic::catch_unwind(AssertUnwindSafe(work.run));
                 state = self.state.lock();
                 state.ended(&caller);
                 self.changed.notify_one();
@@ -191,15 +209,26 @@ impl Pool {
 }
 
 impl State {
-    /// Takes the next work: that of the caller with the fewest running checks, and of those what waits longest.
+    /// Takes the next work: that of the caller with the fewest running checks, of those the one whose last turn is
+    /// longest ago, and of its work what waits longest.
     ///
     /// One thread stays free of each caller, so that the next one need not wait for it.
     fn take(&mut self, threads: usize) -> Option<(Arc<Identity>, Work)> {
         let share = threads.saturating_sub(1).max(1);
         let running = |caller: &Arc<Identity>| self.running.get(caller).copied().unwrap_or(0);
-        let of_each = self.waiting.iter().enumerate().map(|(at, (caller, _))| (running(caller), at));
-        let (_, next) = of_each.filter(|(running, _)| *running < share).min()?;
-        self.waiting.remove(next)
+        let served = |caller: &Arc<Identity>| self.served.get(caller).copied().unwrap_or(0);
+        let of_each = self.waiting.iter().enumerate().map(|(at, (caller, _))| (running(caller), served(caller), at));
+        let (.., next) = of_each.filter(|(running, ..)| *running < share).min()?;
+        let (caller, work) = self.waiting.remove(next)?;
+        self.turn += 1;
+        self.served.insert(Arc::clone(&caller), self.turn);
+        Some((caller, work))
+    }
+
+    /// Forgets the turns of callers with nothing to do.
+    fn forget_turns(&mut self) {
+        let Self { waiting, running, served, .. } = self;
+        served.retain(|caller, _| running.contains_key(caller) || waiting.iter().any(|(other, _)| other == caller));
     }
 
     fn ended(&mut self, caller: &Arc<Identity>) {
@@ -220,6 +249,12 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
+    impl Work {
+        fn of(work: impl FnOnce() + Send + 'static) -> Self {
+            Self { run: Box::new(work), given_up: Arc::default() }
+        }
+    }
+
     fn caller(user: &str) -> Arc<Identity> {
         Arc::new(Identity::new("acme", user).unwrap())
     }
@@ -232,7 +267,7 @@ mod tests {
             begun.send(name).unwrap();
             let _ = ended.recv_timeout(LIMIT);
         };
-        (Box::new(work), end)
+        (Work::of(work), end)
     }
 
     #[test]
@@ -262,11 +297,49 @@ mod tests {
     }
 
     #[test]
+    fn callers_take_turns() {
+        let mut state = State::default();
+        let wait = |state: &mut State, user| state.waiting.push_back((caller(user), Work::of(|| {})));
+        for user in ["a", "a", "b", "a", "b"] {
+            wait(&mut state, user);
+        }
+        let mut order = Vec::new();
+        while let Some((next, _)) = state.take(2) {
+            order.push(next.user().to_owned());
+            if order.len() == 2 {
+                wait(&mut state, "c");
+            }
+            state.ended(&next);
+        }
+        assert_eq!(order, ["a", "b", "c", "a", "b", "a"]);
+        state.forget_turns();
+        assert!(state.served.is_empty());
+    }
+
+    #[test]
+    fn work_that_was_given_up_makes_room() {
+        let pool = Pool::new(1);
+        let (begun, begins) = mpsc::channel();
+        let (work, end) = held(&begun, "first");
+        pool.submit(caller("a"), work).unwrap();
+        assert_eq!(begins.recv_timeout(LIMIT), Ok("first"));
+        for _ in 0..3 * MAX_WAITING_OF_ONE {
+            let work = Work::of(|| panic!("nobody waits for it"));
+            work.given_up.store(true, Ordering::Relaxed);
+            pool.submit(caller("a"), work).unwrap();
+        }
+        let (work, _end) = held(&begun, "last");
+        pool.submit(caller("a"), work).unwrap();
+        drop(end);
+        assert_eq!(begins.recv_timeout(LIMIT), Ok("last"));
+    }
+
+    #[test]
     fn a_panic_costs_no_thread() {
         let pool = Pool::new(1);
         let (begun, begins) = mpsc::channel();
         for _ in 0..3 {
-            pool.submit(caller("a"), Box::new(|| std::panic::resume_unwind(Box::new("a defect")))).unwrap();
+            pool.submit(caller("a"), Work::of(|| std::panic::resume_unwind(Box::new("a defect")))).unwrap();
         }
         let (work, _end) = held(&begun, "next");
         pool.submit(caller("b"), work).unwrap();

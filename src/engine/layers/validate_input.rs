@@ -84,7 +84,8 @@ where
             Err(_) => {
                 let (layer, inner) = (self.layer.clone(), self.inner.clone());
                 Either::Right(Box::pin(async move {
-                    check_off(&layer, &mut call, value).await?;
+                    drop(value);
+                    check_off(&layer, &mut call).await?;
                     inner.oneshot(call).await
                 }))
             }
@@ -101,13 +102,17 @@ pub(crate) async fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Res
     let checked = layer.manifest.input.check(&value, &mut Effort::light());
     match checked {
         Ok(checked) => keep(layer, call, value, checked),
-        Err(_) => check_off(layer, call, value).await,
+        Err(_) => {
+            drop(value);
+            check_off(layer, call).await
+        }
     }
 }
 
-/// Checks the value off the runtime.
-async fn check_off(layer: &ValidateInputLayer, call: &mut Call, value: Value) -> Result<()> {
-    let (value, checked) = heavy::check(Arc::clone(&layer.manifest), Side::Input, value, Patience::of(call)).await?;
+/// Checks the prepared input off the runtime.
+async fn check_off(layer: &ValidateInputLayer, call: &mut Call) -> Result<()> {
+    let (manifest, text) = (Arc::clone(&layer.manifest), call.input.clone());
+    let (value, checked) = heavy::check(manifest, Side::Input, text, Patience::of(call)).await?;
     keep(layer, call, value, checked)
 }
 

@@ -97,7 +97,8 @@ impl<F: Future<Output = Result<Outcome>>> Future for Checking<F> {
             return Poll::Ready(fits(&manifest, outcome, checked));
         }
         let heavy = this.heavy.insert(Box::pin(async move {
-            let (_, checked) = heavy::check(Arc::clone(&manifest), Side::Output, value, patience).await?;
+            let text = outcome.output.bytes().clone();
+            let (_, checked) = heavy::check(Arc::clone(&manifest), Side::Output, text, patience).await?;
             fits(&manifest, outcome, checked)
         }));
         heavy.as_mut().poll(cx)
