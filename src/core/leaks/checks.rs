@@ -26,15 +26,20 @@ pub(super) fn named(name: &str) -> Option<Check> {
         "has-digit" => |found| has(found.value, |c| c.is_ascii_digit()),
         "disordered" => |found| is_disordered(found.value),
         "password" => |found| {
-            !is_placeholder(found.value) && is_plain(found.value) && kinds(found.value) >= 3 && !is_member_path(found)
+            !is_placeholder(found.value)
+                && is_plain(found.value)
+                && kinds(found.value) >= 3
+                && !is_member_path(found)
+                && !is_working_folder(found)
         },
-        "password-of-url" => |found| !is_placeholder(found.value),
+        "password-of-url" => |found| !is_placeholder(found.value) && !is_default_login(found),
         "assigned" => |found| {
             is_name_of_secret(found)
                 && !is_placeholder(found.value)
                 && is_disordered(found.value)
                 && !names_something_else(name_of(found))
                 && !is_member_path(found)
+                && !is_working_folder(found)
         },
         _ => return None,
     })
@@ -46,6 +51,27 @@ pub(super) fn behind_a_name(found: &Match<'_>) -> bool {
     let body = found.value.trim_end_matches(|c: char| c.is_ascii_digit());
     let is_mixed = has(body, |c| c.is_ascii_digit()) && has(body, |c| c.is_ascii_alphabetic());
     is_mixed && !is_placeholder(found.value) && !names_something_else(name_of(found))
+}
+
+/// Returns whether a value is the path of the working folder: `PWD=/home/user/work/App1`.
+fn is_working_folder(found: &Match<'_>) -> bool {
+    // The match may begin within the name.
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let start = found.before.trim_end_matches(is_part).len();
+    let name = format!("{}{}", &found.before[start..], name_of(found)).to_ascii_lowercase();
+    found.value.starts_with(['/', '~', '.']) && matches!(name.as_str(), "pwd" | "oldpwd")
+}
+
+/// Returns whether a URL has a login that programs come with, at this machine: `amqp://guest:guest@localhost`.
+fn is_default_login(found: &Match<'_>) -> bool {
+    let user = found.whole.get(..found.value_at).and_then(|before| before.rsplit("://").next());
+    let host = found.whole.get(found.value_at + found.value.len()..).and_then(|rest| rest.strip_prefix('@'));
+    let here = |host: &str| {
+        ["localhost", "127.0.0.1", "[::1]"]
+            .iter()
+            .any(|here| host.strip_prefix(here).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')))
+    };
+    user.and_then(|user| user.strip_suffix(':')) == Some(found.value) && host.is_some_and(here)
 }
 
 /// Returns the name before a value: `token_sha256` of `token_sha256: "..."`.

@@ -1,5 +1,6 @@
 //! The search: keywords first, then the patterns of their rules near them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -51,6 +52,10 @@ pub(super) type OnFound<'a> = &'a mut dyn FnMut(usize, Range<usize>) -> bool;
 /// Calls back with everything that a rule finds, until the callback returns `false`. Some may be found several times.
 pub(super) fn search(text: &[u8], found: OnFound<'_>) {
     let plain = View::without_escapes(text);
+    // What looks like an escape may be a backslash before a token.
+    if matches!(plain.text, Cow::Owned(_)) && !search_view(text, found) {
+        return;
+    }
     if !search_view(&plain.text, &mut |rule, part| found(rule, plain.origin(&part))) {
         return;
     }
@@ -70,8 +75,8 @@ fn search_view(text: &[u8], found: OnFound<'_>) -> bool {
     let Places { windows, cut_words } = places(text);
     windows.into_iter().all(|(rule, window)| try_rule(rule, text, window, found))
         && cut_words.into_iter().all(|(rule, hit, word)| {
-            let all = 0..word.len();
-            try_rule(rule, &word, all, &mut |rule, _| found(rule, hit.clone()))
+            let word = [&text[word.before], &text[word.after]].concat();
+            try_rule(rule, &word, 0..word.len(), &mut |rule, _| found(rule, hit.clone()))
         })
 }
 
@@ -80,18 +85,28 @@ fn search_view(text: &[u8], found: OnFound<'_>) -> bool {
 pub(super) struct Places {
     /// The text around keywords, in the order of the rules. Those of one rule do not overlap.
     pub(super) windows: Vec<(usize, Range<usize>)>,
-    /// Words that a line break cuts in two, without the break, and where their keyword stands.
-    pub(super) cut_words: Vec<(usize, Range<usize>, Vec<u8>)>,
+    /// Words that a line break cuts in two, and where their keyword stands: one for each rule and line break.
+    pub(super) cut_words: Vec<(usize, Range<usize>, CutWord)>,
+}
+
+/// The parts of a word before and behind a line break.
+#[derive(Clone)]
+pub(super) struct CutWord {
+    pub(super) before: Range<usize>,
+    pub(super) after: Range<usize>,
 }
 
 pub(super) fn places(text: &[u8]) -> Places {
     let mut places = Places::default();
     let Some(keywords) = KEYWORDS.as_ref() else { return places };
     let mut last: Vec<Option<usize>> = vec![None; RULES.len()];
+    let mut last_break = vec![0; RULES.len()];
     for hit in keywords.automaton.find_overlapping_iter(text) {
         let word = cut_word(text, hit.range());
         for rule in &keywords.rules[hit.pattern().as_usize()] {
-            if let Some(word) = &word {
+            if let Some(word) = &word
+                && std::mem::replace(&mut last_break[*rule], word.after.start) != word.after.start
+            {
                 places.cut_words.push((*rule, hit.range(), word.clone()));
             }
             let window = hit.start().saturating_sub(BEFORE)..text.len().min(hit.end() + AFTER);
@@ -108,16 +123,17 @@ pub(super) fn places(text: &[u8]) -> Places {
     places
 }
 
-/// Returns the word that holds a keyword and that a line break behind the keyword cuts in two, without the break.
-fn cut_word(text: &[u8], keyword: Range<usize>) -> Option<Vec<u8>> {
+/// Returns the word that holds a keyword and that a line break behind the keyword cuts in two.
+fn cut_word(text: &[u8], keyword: Range<usize>) -> Option<CutWord> {
     let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+' | b'/' | b'=');
     let length = |text: &[u8]| text.iter().take(CUT_WORD.end).take_while(is_part).count();
     let end = keyword.end + length(&text[keyword.end..]);
     let rest = text[end..].strip_prefix(b"\r").unwrap_or(&text[end..]).strip_prefix(b"\n")?;
-    let rest = &rest[..length(rest)];
-    let before = text[..keyword.start].iter().rev().take(BEFORE).take_while(is_part).count();
-    let word = [&text[keyword.start - before..end], rest].concat();
-    (!rest.is_empty() && CUT_WORD.contains(&word.len()) && word.iter().any(u8::is_ascii_digit)).then_some(word)
+    let after = text.len() - rest.len()..text.len() - rest.len() + length(rest);
+    let start = keyword.start - text[..keyword.start].iter().rev().take(BEFORE).take_while(is_part).count();
+    let has_digit = || text[start..end].iter().chain(&text[after.clone()]).any(u8::is_ascii_digit);
+    let fits = !after.is_empty() && CUT_WORD.contains(&(end - start + after.len())) && has_digit();
+    fits.then_some(CutWord { before: start..end, after })
 }
 
 /// Tries a rule on a part of a text. Returns whether the search goes on.

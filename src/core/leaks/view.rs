@@ -111,18 +111,21 @@ fn hex(digits: &[u8]) -> Option<u32> {
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
-/// Decodes the runs of Base64 that hold text. A run may go on over line breaks.
+/// Decodes the runs of Base64 that hold text. A run may go on over line breaks, and begin at any line.
 pub(super) fn base64(text: &[u8]) -> impl Iterator<Item = (Range<usize>, Vec<u8>)> + '_ {
-    let mut at = 0;
+    let (mut at, mut end) = (0, 0);
     std::iter::from_fn(move || {
         loop {
-            let run = next_run(text, at)?;
-            at = run.end;
+            let run = if at + MIN_RUN <= end { at..end } else { next_run(text, at)? };
+            end = run.end;
             let first = decode(&text[run.start..run.start + FIRST]);
             if first.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t')) {
+                at = run.end;
                 let decoded = decode(&text[run.clone()]);
                 return Some((run, decoded));
             }
+            let line = text[run.clone()].iter().position(|byte| *byte == b'\n');
+            at = line.map_or(run.end, |line| run.start + line + 1);
         }
     })
 }

@@ -36,7 +36,18 @@ pub(super) async fn scan(views: &EngineViews, entry: Scanned<'_>) -> Result<Opti
     let (key, others) = names.split_first().unwrap_or((&"", &[]));
     let text = [others.join("\n").as_bytes(), b"\n", key.as_bytes(), b": ", value].concat();
     let Some(rule) = first_leak(&text.into()).await else { return Ok(None) };
-    views.hub.metrics.secret(kind, if allowed { "allowed" } else { "refused" });
+    let in_names = match allowed {
+        true => first_leak(&names.join("\n").into()).await,
+        false => None,
+    };
+    views.hub.metrics.secret(kind, if allowed && in_names.is_none() { "allowed" } else { "refused" });
+    if let Some(rule) = in_names {
+        let message = format!(
+            "a name of the {kind} looks like it holds a credential (rule {rule}), so it was not stored: names are not \
+             sealed, and \"allow_secret\" is for the value alone"
+        );
+        return Err(Error::new(Code::InvalidInput, message));
+    }
     if allowed {
         return Ok(Some(rule));
     }

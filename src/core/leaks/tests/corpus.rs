@@ -265,6 +265,28 @@ fn ten_thousand_harmless_texts_raise_at_most_five_alarms() {
 }
 
 #[test]
+fn what_environments_and_caches_hold_raises_no_alarm() {
+    for text in [
+        "PWD=/home/runner/work/Repo1/Repo1Main",
+        "pwd: /Users/Anna/Projects2024/app",
+        "OLDPWD=~/Src/App1",
+        "cache-key-d41d8cd98f00b204e9800998ecf8427e",
+        "public-api-01912d68-783e-7a03-8467-5661c1243ad4",
+        "postgres://postgres:postgres@localhost/db",
+        "amqp://guest:guest@127.0.0.1:5672",
+    ] {
+        assert_eq!(first_leak(text.as_bytes()), None, "{text}");
+    }
+    for text in [
+        concat!("db_pwd", "=/aB3dEf9+kLmN"),
+        concat!("postgres://postgres:", "postgres@db.example.org/x"),
+        concat!("key", "-d41d8cd98f00b204e9800998ecf8427e"),
+    ] {
+        assert!(has_leak(text.as_bytes()), "{text}");
+    }
+}
+
+#[test]
 fn lock_files_and_documents_of_this_repository_raise_no_alarm() {
     for text in [
         include_str!("../../../../Cargo.lock"),

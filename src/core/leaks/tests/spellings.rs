@@ -54,8 +54,18 @@ fn escapes_hide_nothing() {
 }
 
 #[test]
+fn backslashes_hide_nothing() {
+    for (rule, value) in credentials() {
+        let found = scan(&format!("C:\\dir\\n\\{value}"));
+        assert!(found.iter().any(|finding| finding.rule == rule), "{rule}: {value}");
+    }
+}
+
+#[test]
 fn base64_hides_nothing() {
     for (rule, value) in credentials() {
+        let hidden = format!("user_facts\nabcd\n{}", base64(&format!("export A\n{value}\n")));
+        assert!(scan(&hidden).iter().any(|finding| finding.rule == rule), "{rule}: {hidden}");
         for before in ["", "a", "ab", "export X\n"] {
             let encoded = base64(&format!("{before} {value} and the rest of this file"));
             let wrapped = encoded.as_bytes().chunks(76).map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>();
