@@ -159,8 +159,7 @@ for number in [*range(0, 600), *range(1024, 1100)]:
         signal.alarm(2)
         ctypes.set_errno(0)
         came = system.syscall(number, -1, -1, -1, -1, -1, -1)
-        os.write(w, f"{number} {0 if came != -1 else ctypes.get_errno()}
-".encode())
+        os.write(w, f"{number} {0 if came != -1 else ctypes.get_errno()}\n".encode())
         os._exit(0)
     os.close(w)
     os.waitpid(child, 0)
@@ -178,7 +177,9 @@ async fn unlisted_system_calls_do_not_exist() {
         lines.filter_map(|line| line.split(' ').nth(column)?.parse().ok()).collect()
     };
     let (allowed, refused) = (listed("allow"), listed("refuse"));
-    let skip: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+    // The kernel passes these two on without a filter: they only work where it put them itself (`uretprobe`, `uprobe`).
+    let probes: &[u32] = if cfg!(target_arch = "x86_64") { &[335, 336] } else { &[] };
+    let skip: Vec<String> = allowed.iter().chain(probes).map(ToString::to_string).collect();
     let came = fixture.once(json!({"argv": ["python3", "-c", EVERY, skip.join(",")]})).await;
     assert_eq!(came.ended, "0", "{came:?}");
     let mut seen = 0;
@@ -213,6 +214,11 @@ for flag in 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x
         if error(clone, flag | more, 0, 0, 0, 0) != errno.EPERM: print("clone", hex(flag | more))
 if error(clone, 17, 0, 0, 0, 0) != 0: print("fork by clone")
 if error(clone3, 0, 88) != errno.ENOSYS: print("clone3")
+mmap, memfd = {"x86_64": (9, 319), "aarch64": (222, 279)}[platform.machine()]
+for size in 0, 21 << 26, 30 << 26:
+    if error(mmap, 0, 1 << 21, 3, 0x40022 | size, -1, 0) != errno.EPERM: print("mmap", size)
+    name = ctypes.create_string_buffer(b"x")
+    if error(memfd, ctypes.addressof(name), 4 | size) != errno.EPERM: print("memfd_create", size)
 for which in 0x1, 0x5, 0x400, 0x100000, 0x400000, 0x800000, 0x2000000, 0x8000000:
     if error(personality, which) != errno.EPERM: print("personality", hex(which))
 for which in 0xffffffff, 0, 0x40000, 0:

@@ -72,7 +72,10 @@ fn filters(architecture: &str) -> Result<(BpfProgram, BpfProgram), Box<dyn std::
         refuse(name, vec![none_of(FAMILIES.iter().map(|family| family.unsigned_abs()))?]);
     }
     refuse("personality", vec![none_of(PERSONALITIES.iter().copied())?]);
-    refuse("clone", NAMESPACES.iter().map(|flag| has_flag(flag.unsigned_abs())).collect::<Result<_, _>>()?);
+    refuse("clone", NAMESPACES.iter().map(|flag| has_flag(0, flag.unsigned_abs())).collect::<Result<_, _>>()?);
+    // Huge pages count for no limit of memory.
+    refuse("mmap", vec![has_flag(3, libc::MAP_HUGETLB.unsigned_abs())?]);
+    refuse("memfd_create", vec![has_flag(1, libc::MFD_HUGETLB)?]);
     let error = |number: i32| SeccompAction::Errno(number.unsigned_abs());
     let allowed = SeccompFilter::new(allowed, error(libc::ENOSYS), SeccompAction::Allow, target)?;
     let refused = SeccompFilter::new(refused, SeccompAction::Allow, error(libc::EPERM), target)?;
@@ -107,10 +110,15 @@ fn none_of(values: impl Iterator<Item = u32>) -> Result<SeccompRule, seccompiler
     SeccompRule::new(values.map(differs).collect::<Result<_, _>>()?)
 }
 
-/// Matches a call whose first argument has this flag.
-fn has_flag(flag: u32) -> Result<SeccompRule, seccompiler::BackendError> {
+/// Matches a call one of whose arguments, counted from 0, has this flag.
+fn has_flag(argument: u8, flag: u32) -> Result<SeccompRule, seccompiler::BackendError> {
     let flag = u64::from(flag);
-    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)?])
+    SeccompRule::new(vec![SeccompCondition::new(
+        argument,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::MaskedEq(flag),
+        flag,
+    )?])
 }
 
 #[cfg(test)]

@@ -289,12 +289,8 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<
             }
             nameless = if own { 0 } else { usage.nameless };
         }
-        let folders = match (disk, own) {
-            (false, _) => 0,
-            (true, true) if image::is_full(&allowed.folder)? => u64::MAX,
-            (true, true) => 0,
-            (true, false) => on_disk(&allowed, None, stop)?,
-        };
+        // A command whose folder is full is told so by its writes.
+        let folders = if disk && !own { on_disk(&allowed, None, stop)? } else { 0 };
         Ok((folders.saturating_add(nameless) > allowed.disk).then_some(Ended::OutOfDisk))
     })
     .await
@@ -306,8 +302,14 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<
 async fn look_at_disk(allowed: &Allowed) -> Result<Option<Ended>> {
     let allowed = allowed.clone();
     let used = looking(move |stop| {
-        let full = has_own_file_system(&allowed) && image::is_full(&allowed.folder)?;
-        Ok(on_disk(&allowed, allowed.owner, stop)? > allowed.disk || full)
+        if !has_own_file_system(&allowed) {
+            return Ok(on_disk(&allowed, allowed.owner, stop)? > allowed.disk);
+        }
+        // A full one may be emptied by a command.
+        if allowed.owner.is_some() {
+            disk::usage(&allowed.folder, u64::MAX, allowed.owner, stop)?;
+        }
+        Ok(disk::usage(&allowed.supplies, allowed.disk, None, stop)? > allowed.disk)
     })
     .await;
     match used {

@@ -4,12 +4,13 @@
 //! command does to hold room, the image has no more: files without a name, in flight between two sockets, or mapped.
 
 use std::fs::OpenOptions;
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::geteuid;
@@ -22,8 +23,8 @@ const IMAGE: &str = "image";
 const PLACES: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 /// Smallest image, in bytes: a file system needs room for itself.
 const LEAST: u64 = 8 << 20;
-/// Free room below which a file system counts as full, in bytes: a write of the usual sizes fails then.
-const FULL: u64 = 1 << 20;
+/// Time limit of the programs that make and mount an image.
+const LIMIT: Duration = Duration::from_secs(60);
 /// Number of `CAP_SYS_ADMIN`, which mounting needs (`capabilities(7)`).
 const SYS_ADMIN: u32 = 21;
 
@@ -71,8 +72,7 @@ impl Images {
         run(Command::new(&self.mkfs)
             .args(["-q", "-F", "-m", "0", "-b", "4096", "-i", "8192", "-O", "^has_journal", "-E", &options])
             .arg(&image))?;
-        let options = "loop,nosuid,nodev,noatime,discard,noinit_itable";
-        run(Command::new(&self.mount).args(["-t", "ext4", "-o", options]).arg(&image).arg(folder))?;
+        self.mount(&image, folder)?;
         // The folder of `fsck`. A program that wants an empty folder should find one.
         match std::fs::remove_dir(folder.join("lost+found")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -81,11 +81,47 @@ impl Images {
         std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         disk::give(folder, owner)
     }
+
+    fn mount(&self, image: &Path, folder: &Path) -> io::Result<()> {
+        let options = "loop,nosuid,nodev,noatime,discard,noinit_itable";
+        run(Command::new(&self.mount).args(["-t", "ext4", "-o", options]).arg(image).arg(folder))
+    }
 }
 
-/// Returns whether the folder of a session is what it should be: without an image, or with its image mounted.
-pub(crate) fn is_whole(session: &Path, folder: &Path) -> bool {
-    !session.join(IMAGE).exists() || is_own(session, folder)
+/// Mounts the image of a session over its folder, if it has one that is not mounted here: its mounts went with a
+/// container, or with the machine.
+///
+/// # Errors
+/// Why it cannot be mounted, for callers.
+pub(crate) fn remount(session: &Path, folder: &Path) -> Result<(), String> {
+    let image = session.join(IMAGE);
+    if !image.exists() || is_own(session, folder) {
+        return Ok(());
+    }
+    let refused = |why: &str| format!("the file system of the session is not mounted here, and {why}");
+    match is_clean(&image) {
+        Ok(true) => {}
+        // It is marked as clean when it is unmounted, not before.
+        Ok(false) => {
+            return Err(refused(
+                "it was not unmounted: the machine lost power, or another process uses it among mounts of its own; end \
+                 the session, or ask the operator to stop that process, or to run e2fsck on its image",
+            ));
+        }
+        Err(error) => return Err(refused(&error.to_string())),
+    }
+    let images = Images::find().map_err(|why| refused(&why))?;
+    images.mount(&image, folder).map_err(|error| refused(&error.to_string()))
+}
+
+/// Returns whether an image was unmounted in good order, and is mounted nowhere.
+///
+/// The state of the file system is a field of its superblock, `s_state`: documentation of the kernel,
+/// `filesystems/ext4/super`. Without a journal, a mount that writes clears it.
+fn is_clean(image: &Path) -> io::Result<bool> {
+    let mut state = [0; 2];
+    std::fs::File::open(image)?.read_exact_at(&mut state, 1024 + 0x3A)?;
+    Ok(u16::from_le_bytes(state) & 1 == 1)
 }
 
 /// Returns whether a folder is a file system of its own.
@@ -94,21 +130,19 @@ pub(crate) fn is_own(above: &Path, folder: &Path) -> bool {
     device(folder).is_some_and(|inner| device(above).is_some_and(|outer| inner != outer))
 }
 
-/// Returns whether a file system has no room for a further file.
-///
-/// # Errors
-/// Those of the system.
-pub(crate) fn is_full(folder: &Path) -> io::Result<bool> {
-    let about = statvfs(folder)?;
-    Ok(about.f_bavail.saturating_mul(about.f_frsize) < FULL || about.f_favail == 0)
+/// Returns whether a folder is on a volume that shares its room with others, although it looks like one of its own: a
+/// subvolume of btrfs.
+pub(crate) fn shares_room(folder: &Path) -> bool {
+    const BTRFS: i128 = 0x9123_683E;
+    statfs(folder).is_ok_and(|about| i128::from(about.f_type) == BTRFS)
 }
 
-/// Unmounts the folder of a session, if it has an image.
+/// Unmounts the folder of a session, if it is a file system of its own.
 ///
 /// # Errors
 /// Those of the system.
 pub(crate) fn release(session: &Path, folder: &Path) -> io::Result<()> {
-    if !session.join(IMAGE).exists() || !is_own(session, folder) {
+    if !is_own(session, folder) {
         return Ok(());
     }
     match unmount(folder, UnmountFlags::NOFOLLOW) {
@@ -118,13 +152,44 @@ pub(crate) fn release(session: &Path, folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes what a failed [`Images::make`] left.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn unmake(session: &Path, folder: &Path) -> io::Result<()> {
+    release(session, folder)?;
+    match std::fs::remove_file(session.join(IMAGE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn run(command: &mut Command) -> io::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.env_clear().env("PATH", PLACES).env("LANG", "C.UTF-8").current_dir("/").output()?;
-    if output.status.success() {
+    command.env_clear().env("PATH", PLACES).env("LANG", "C.UTF-8").current_dir("/");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if begun.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{name} did not end in time")));
+        }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(20));
+    };
+    if status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let mut said = Vec::new();
+    if let Some(errors) = child.stderr.take() {
+        errors.take(4096).read_to_end(&mut said)?;
+    }
+    let said = String::from_utf8_lossy(&said);
     Err(io::Error::other(format!("{name}: {}", said.trim().lines().next_back().unwrap_or("it failed"))))
 }
 
@@ -136,6 +201,8 @@ fn has_capability() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use helmdeck_core::waiting::wait_for;
+
     use super::*;
 
     #[test]
@@ -161,22 +228,30 @@ mod tests {
         let about = std::fs::metadata(&folder).unwrap();
         assert_eq!((about.uid(), about.mode() & 0o7777), (65_534, 0o700));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-        assert!(is_own(&session, &folder) && is_whole(&session, &folder) && !is_full(&folder).unwrap());
+        assert!(!is_clean(&session.join(IMAGE)).unwrap());
+        assert!(is_own(&session, &folder));
         assert!(std::fs::metadata(session.join(IMAGE)).unwrap().blocks() * 512 < 4 << 20, "it takes no room yet");
         let error = std::fs::write(folder.join("big"), vec![1; 30 << 20]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert!(is_full(&folder).unwrap());
         std::fs::remove_file(folder.join("big")).unwrap();
-        assert!(!is_full(&folder).unwrap());
+        std::fs::write(folder.join("kept"), "kept").unwrap();
         // Many files without content are bounded, too.
         let count = (0..100_000).take_while(|n| std::fs::write(folder.join(n.to_string()), "").is_ok()).count();
-        assert!((100..20_000).contains(&count) && is_full(&folder).unwrap(), "{count}");
+        assert!((100..20_000).contains(&count), "{count}");
         // With a file of it open, as a handler may have.
         let open = std::fs::File::open(folder.join("1")).unwrap();
         release(&session, &folder).unwrap();
-        assert!(!is_own(&session, &folder) && !is_whole(&session, &folder));
+        assert!(!is_own(&session, &folder));
         release(&session, &folder).unwrap();
+        // Still used by whoever has a file open, which may be another process among mounts of its own.
+        assert!(!is_clean(&session.join(IMAGE)).unwrap());
+        assert!(remount(&session, &folder).unwrap_err().contains("it was not unmounted"));
         drop(open);
+        wait_for("the file system to be unmounted", || is_clean(&session.join(IMAGE)).unwrap());
+        remount(&session, &folder).unwrap();
+        remount(&session, &folder).unwrap();
+        assert_eq!(std::fs::read_to_string(folder.join("kept")).unwrap(), "kept");
+        release(&session, &folder).unwrap();
         disk::remove(&session).unwrap();
     }
 }

@@ -28,26 +28,20 @@ pub(crate) enum Disk {
 impl Limits {
     /// Finds out what can be had, for the folder of all sessions. Changes nothing.
     pub(crate) fn find(sessions: &Path) -> Self {
-        let shared = || sessions.parent().is_some_and(|above| image::is_own(above, sessions));
-        let disk = match Images::find() {
-            Ok(images) => Ok(Disk::Images(images)),
-            Err(_) if shared() => Ok(Disk::Shared),
-            Err(reason) => Err(reason),
-        };
-        Self { memory: Cgroups::find(), disk }
+        Self { memory: Cgroups::find(), disk: disk(sessions, Images::find()) }
     }
 
     /// Finds out what can be had, and makes it ready.
     pub(crate) fn prepare(place: &SessionFolder) -> Self {
         let Self { memory, disk } = Self::find(place.path());
         let memory = memory.and_then(|cgroups| cgroups.prepare().map(|()| cgroups));
-        let disk = disk.and_then(|disk| match &disk {
-            Disk::Images(images) => match place.try_images(images) {
-                Ok(()) => Ok(disk),
-                Err(error) => Err(error.to_string()),
-            },
-            Disk::Shared => Ok(disk),
-        });
+        let disk = match disk {
+            Ok(Disk::Images(images)) => {
+                let tried = place.try_images(&images).map(|()| images).map_err(|error| error.to_string());
+                self::disk(place.path(), tried)
+            }
+            other => other,
+        };
         Self { memory, disk }
     }
 
@@ -60,7 +54,10 @@ impl Limits {
     }
 
     /// Returns why limits are best effort; `None` if they are not.
-    pub(crate) fn missing(&self) -> Option<String> {
+    pub(crate) fn missing(&self, sandboxed: bool) -> Option<String> {
+        if !sandboxed {
+            return Some("commands run without a sandbox, so they can change their own limits".to_owned());
+        }
         let memory = self.memory.as_ref().err().map(|why| format!("memory and processes have no cgroup: {why}"));
         let disk = self.disk.as_ref().err().map(|why| format!("folders have no file system of their own: {why}"));
         match (memory, disk) {
@@ -70,8 +67,8 @@ impl Limits {
     }
 
     /// Describes the limits in one line.
-    pub(crate) fn describe(&self) -> String {
-        match self.missing() {
+    pub(crate) fn describe(&self, sandboxed: bool) -> String {
+        match self.missing(sandboxed) {
             Some(missing) => format!("limits are best effort ({missing})"),
             None => match self.disk {
                 Ok(Disk::Shared) => "limits are enforced (a cgroup for each command, one file system for all folders)",
@@ -85,8 +82,8 @@ impl Limits {
     ///
     /// # Errors
     /// `session_unavailable` with what is missing and what to do.
-    pub(crate) fn check(&self, config: &SessionConfig) -> Result<()> {
-        match self.missing().filter(|_| config.require_limits) {
+    pub(crate) fn check(&self, config: &SessionConfig, sandboxed: bool) -> Result<()> {
+        match self.missing(sandboxed).filter(|_| config.require_limits) {
             None => Ok(()),
             Some(missing) => Err(Error::new(
                 Code::SessionUnavailable,
@@ -96,6 +93,16 @@ impl Limits {
                 ),
             )),
         }
+    }
+}
+
+/// Returns what keeps the disk limit, with what is known of images.
+fn disk(sessions: &Path, images: std::result::Result<Images, String>) -> std::result::Result<Disk, String> {
+    let is_own = || sessions.parent().is_some_and(|above| image::is_own(above, sessions));
+    match images {
+        Ok(images) => Ok(Disk::Images(images)),
+        Err(_) if is_own() && !image::shares_room(sessions) => Ok(Disk::Shared),
+        Err(reason) => Err(reason),
     }
 }
 
@@ -120,9 +127,11 @@ mod tests {
         {
             let limits = limits(memory, disk);
             let reasons: Vec<&str> = [memory, disk].into_iter().flatten().collect();
-            limits.check(&SessionConfig::default()).unwrap();
-            assert_eq!(limits.describe().contains("best effort"), !reasons.is_empty());
-            match limits.check(&required) {
+            limits.check(&SessionConfig::default(), true).unwrap();
+            assert_eq!(limits.describe(true).contains("best effort"), !reasons.is_empty());
+            assert!(limits.describe(false).contains("best effort (commands run without a sandbox"));
+            assert!(limits.check(&required, false).is_err());
+            match limits.check(&required, true) {
                 Ok(()) => assert!(reasons.is_empty()),
                 Err(error) => {
                     assert_eq!(error.code(), Code::SessionUnavailable);

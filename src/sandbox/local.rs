@@ -119,14 +119,15 @@ impl LocalRuntime {
 
     /// Finds out once how limits are enforced, and makes that ready.
     async fn limits(&self) -> Result<&Arc<Limits>> {
+        let sandboxed = self.sandbox().await?.bwrap.is_some();
         let prepare = || async {
             let place = self.place.clone();
             let limits = blocking(move || Limits::prepare(&place)).await?;
-            tracing::info!("sessions: {}", limits.describe());
+            tracing::info!("sessions: {}", limits.describe(sandboxed));
             Ok::<_, Error>(Arc::new(limits))
         };
         let limits = self.limits.get_or_try_init(prepare).await?;
-        limits.check(&self.parts.config)?;
+        limits.check(&self.parts.config, sandboxed)?;
         Ok(limits)
     }
 
@@ -194,15 +195,16 @@ impl LocalRuntime {
             return Ok((live.record().expires_at > now && !live.stop.is_cancelled()).then_some(live));
         }
         let Some(folder) = self.place.of(id) else { return Ok(None) };
-        let (read, is_whole) = {
+        let read = {
             let folder = folder.clone();
-            blocking(move || (folder.read(), folder.is_whole())).await?
+            blocking(move || folder.read()).await?
         };
         let Some(record) = read.map_err(unread)?.filter(|record| record.expires_at > now) else { return Ok(None) };
-        if !is_whole {
-            let message = "the file system of the session is not mounted here: this machine was restarted, or this                            process sees other mounts than the one that made the session; end it";
-            return Err(Error::new(Code::SessionUnavailable, message));
-        }
+        let whole = {
+            let (place, folder) = (self.place.clone(), folder.clone());
+            blocking(move || place.make_whole(&folder)).await?.map_err(unread)?
+        };
+        whole.map_err(|why| Error::new(Code::SessionUnavailable, why))?;
         self.watch();
         let live = Live::new(record, folder, None);
         Ok(Some(Arc::clone(self.live.lock().entry(id.to_owned()).or_insert(live))))
@@ -262,6 +264,7 @@ impl SessionRuntime for LocalRuntime {
         let create = move || {
             let memory = wish.memory.unwrap_or(config.memory);
             let owner = (wish.tenant.clone(), wish.user.clone());
+            let required = config.require_limits;
             let make = |id| Record {
                 id,
                 tenant: wish.tenant,
@@ -273,7 +276,10 @@ impl SessionRuntime for LocalRuntime {
                 memory,
             };
             let fits = |records: &[Record]| check::fits(records, &owner.0, &owner.1, now, &config);
-            let fill = |folder: &Folder| fill::fill(folder, sandbox.user, limits.images(), config.disk);
+            let fill = |folder: &Folder| {
+                let images = limits.images().map(|images| (images, required));
+                fill::fill(folder, sandbox.user, images, config.disk)
+            };
             place.create(now, replica.as_deref(), make, fits, fill)
         };
         let (folder, record, lock) = blocking(create).await?.map_err(check::Unmade::into_error)?;
@@ -305,10 +311,16 @@ impl SessionRuntime for LocalRuntime {
             turn = Arc::clone(&live.turn).lock_owned() => turn,
             () = live.stop.cancelled() => return Err(Self::ended()),
         };
-        let running = {
+        let (running, own) = {
             let folder = live.folder.clone();
-            blocking(move || folder.running()).await?.map_err(unread)?.ok_or_else(Self::ended)?
+            blocking(move || (folder.running(), folder.has_own_file_system())).await?
         };
+        let running = running.map_err(unread)?.ok_or_else(Self::ended)?;
+        if self.parts.config.require_limits && limits.images().is_some() && !own {
+            let message =
+                "sessions.require_limits is set, and the session has no file system of its own; make a new one";
+            return Err(Error::new(Code::SessionUnavailable, message));
+        }
         let record = live.record();
         let left = record.expires_at.since(self.parts.clock.now());
         if left.is_zero() || live.stop.is_cancelled() {
@@ -409,10 +421,16 @@ impl SessionRuntime for LocalRuntime {
             Some(_) => format!("commands run in a sandbox{user}"),
             None => "commands run WITHOUT a sandbox, as sessions.allow_unsandboxed says".to_owned(),
         };
-        let place = self.place.clone();
-        let limits = blocking(move || Limits::find(place.path())).await?;
-        limits.check(&self.parts.config)?;
-        Ok(format!("{how}; {}", limits.describe()))
+        let limits = match self.limits.get() {
+            Some(limits) => Arc::clone(limits),
+            None => {
+                let place = self.place.clone();
+                Arc::new(blocking(move || Limits::find(place.path())).await?)
+            }
+        };
+        let sandboxed = sandbox.bwrap.is_some();
+        limits.check(&self.parts.config, sandboxed)?;
+        Ok(format!("{how}; {}", limits.describe(sandboxed)))
     }
 
     async fn close(&self) {

@@ -71,9 +71,17 @@ impl Folder {
         self.0.join(RECORD)
     }
 
-    /// Returns whether its folder is there, with the file system that belongs to it.
-    pub(crate) fn is_whole(&self) -> bool {
-        image::is_whole(&self.0, &Folders::of(&self.0).folder)
+    /// Mounts the file system that belongs to its folder, if it has one that is not mounted here.
+    ///
+    /// # Errors
+    /// Why it cannot be used, for callers.
+    fn make_whole(&self) -> Result<(), String> {
+        image::remount(&self.0, &Folders::of(&self.0).folder)
+    }
+
+    /// Returns whether its folder is a file system of its own.
+    pub(crate) fn has_own_file_system(&self) -> bool {
+        image::is_own(&self.0, &Folders::of(&self.0).folder)
     }
 
     /// Removes it with its content. Nothing may use it any more.
@@ -215,6 +223,19 @@ impl SessionFolder {
         replica_of(id).map(|_| Folder(self.0.join(id)))
     }
 
+    /// Mounts the file system of a session's folder, if it is not mounted here; or says why it cannot be, for callers.
+    ///
+    /// # Errors
+    /// That the lock cannot be taken.
+    pub(crate) fn make_whole(&self, folder: &Folder) -> io::Result<Result<(), String>> {
+        if folder.has_own_file_system() {
+            return Ok(Ok(()));
+        }
+        // One process mounts it, not two.
+        let _held = self.hold()?;
+        Ok(folder.make_whole())
+    }
+
     /// Takes the lock of all sessions, for processes that make or sweep them.
     ///
     /// Hold it only for short work.
@@ -233,10 +254,10 @@ impl SessionFolder {
         now: Timestamp,
         replica: Option<&str>,
         make: impl FnOnce(String) -> Record,
-        fits: impl FnOnce(&[Record]) -> Result<(), E>,
+        fits: impl Fn(&[Record]) -> Result<(), E>,
         fill: impl FnOnce(&Folder) -> io::Result<()>,
     ) -> Result<(Folder, Record, File), E> {
-        let _held = self.hold()?;
+        let held = self.hold()?;
         fits(&self.records()?)?;
         let random = RunId::next(now);
         let record = make(replica.map_or_else(|| random.to_string(), |replica| format!("{replica}.{random}")));
@@ -245,19 +266,21 @@ impl SessionFolder {
         let made = || {
             let busy = || io::Error::other("the lock of a new session is taken");
             let lock = folder.try_lock()?.ok_or_else(busy)?;
+            // A file system takes a while to make. No sweep removes a folder whose lock is taken.
+            drop(held);
             fill(&folder)?;
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.path().join(RUNNING))?;
+            let _held = self.hold()?;
+            fits(&self.records()?)?;
             folder.write(&record)?;
             Ok(lock)
         };
-        match made() {
-            Ok(lock) => Ok((folder, record, lock)),
-            Err(error) => {
-                // A partial session. If this fails too, the next sweep removes it.
-                let _ = folder.remove();
-                Err(E::from(error))
-            }
+        let made: Result<File, E> = made();
+        if made.is_err() {
+            // A partial session. If this fails too, the next sweep removes it.
+            let _ = folder.remove();
         }
+        Ok((folder, record, made?))
     }
 
     /// Returns the folders of all sessions.
