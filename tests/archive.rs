@@ -36,8 +36,11 @@ async fn all(home: &Home) -> Vec<(String, Vec<u8>)> {
         .into_iter()
         .filter(|row| row.meta.kind != Kind::Head)
         .map(|mut row| {
-            if row.meta.kind == Kind::Audit {
-                row.meta.attributes.clear();
+            match row.meta.kind {
+                Kind::Audit => row.meta.attributes.clear(),
+                // The epoch of its store.
+                Kind::Fact => drop(row.meta.attributes.remove("epoch")),
+                _ => {}
             }
             (format!("{:?}", row.meta), row.value.unwrap().to_vec())
         })

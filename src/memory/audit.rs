@@ -14,9 +14,11 @@
 mod verify;
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::Timestamp;
+use hmac::Mac as _;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,7 +27,7 @@ use sha2::{Digest, Sha256};
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
-use crate::key::hex;
+use crate::key::{MemoryKey, hex};
 use crate::ops::{Delete, Op, Page, Put, Written};
 use crate::store::{ReadStore, Store};
 
@@ -41,6 +43,8 @@ const TOMBSTONES: &str = "audit/removed/";
 const REMEMBERED: usize = 1024;
 /// How often a write is tried while other processes write entries of the same caller.
 const TRIES: u32 = 16;
+/// How long a tombstone is kept; the entries whose numbers it has would have expired before.
+const TOMBSTONES_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Limit of entries that one transaction removes.
 const STEP: usize = 500;
 
@@ -69,6 +73,12 @@ pub struct AuditEntry {
 struct Head {
     /// A random name. A chain that begins again after a removal is another one.
     chain: String,
+    /// Random key of the digests: they stand in the clear, and confirm no guess of what was called.
+    #[serde(default)]
+    secret: String,
+    /// When this chain began in the place of a head that did not open, until an administrator accepts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost: Option<Timestamp>,
     /// Number of the last entry; the first has 1.
     number: u64,
     /// Digest of the last entry.
@@ -77,10 +87,22 @@ struct Head {
     until: Timestamp,
 }
 
-/// Number of heads in a store.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+/// The heads in a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Roster {
     callers: u64,
+    /// Sum without carries of the digests of callers and their chains: it does not depend on their order, and names none.
+    #[serde(default)]
+    set: [u8; 16],
+}
+
+impl Roster {
+    /// Adds a caller, or takes one away.
+    fn change(&mut self, namespace: &Namespace, chain: &str) {
+        let framed = Framed::new("helmdeck/memory/audit/caller").text(&namespace.tenant).text(&namespace.subject);
+        let digest = Sha256::digest(framed.text(chain).as_slice());
+        self.set.iter_mut().zip(digest).for_each(|(sum, byte)| *sum ^= byte);
+    }
 }
 
 /// Record of a removal by an administrator.
@@ -131,13 +153,15 @@ pub(crate) fn unlink(attributes: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Returns the digest of an entry, for the one after it. Seals keep it from whoever has no key.
-fn digest(key: &str, attributes: &BTreeMap<String, String>, value: &[u8]) -> String {
+/// Returns the digest of an entry, for the one after it.
+fn digest(secret: &str, key: &str, attributes: &BTreeMap<String, String>, value: &[u8]) -> String {
     let mut framed = Framed::new("helmdeck/memory/audit/v1").text(key);
     for (name, text) in attributes {
         framed = framed.text(name).text(text);
     }
-    hex(&Sha256::digest(framed.bytes(value).as_slice())[..16])
+    let mut mac = MemoryKey::mac_key(secret.as_bytes());
+    mac.update(framed.bytes(value).as_slice());
+    hex(&mac.finalize().into_bytes()[..16])
 }
 
 /// The namespace of the operator's own rows.
@@ -177,6 +201,8 @@ fn put<T: Serialize>(namespace: Namespace, key: &str, content: &T, expect: Optio
 #[derive(Debug, Default)]
 pub struct ChainWriter {
     heads: Mutex<HashMap<Namespace, Known<Head>>>,
+    /// All first heads of a store change its roster: those of this process do it one after the other.
+    first: tokio::sync::Mutex<()>,
 }
 
 impl ChainWriter {
@@ -188,10 +214,18 @@ impl ChainWriter {
         let mut tries = 1;
         loop {
             let remembered = self.heads.lock().remove(namespace);
-            let known = match remembered {
+            let mut known = match remembered {
                 Some(known) => known,
                 None => read(store, namespace, HEAD).await?,
             };
+            let mut turn = None;
+            if known.version == 0 {
+                turn = self.first.try_lock().ok();
+                if turn.is_none() {
+                    turn = Some(self.first.lock().await);
+                    known = read(store, namespace, HEAD).await?;
+                }
+            }
             let (batch, head) = batch(store, namespace, &known, entries).await?;
             match store.write(batch).await {
                 Ok(_) => {
@@ -203,7 +237,10 @@ impl ChainWriter {
                     return Ok(());
                 }
                 Err(StoreError::VersionMismatch { .. }) if tries < TRIES => {
+                    drop(turn);
                     self.compare(store, namespace, &known).await?;
+                    // Other processes write the same rows: they are not met in step again.
+                    tokio::time::sleep(Duration::from_millis(u64::from(tries) * u64::from(random_byte()?) / 32)).await;
                     tries += 1;
                 }
                 Err(error) => return Err(error),
@@ -242,12 +279,30 @@ async fn batch(
     let mut head = match &known.content {
         Some(head) => head.clone(),
         None => {
-            if known.version == 0 {
-                let roster: Known<Roster> = read(store, &operator(), ROSTER).await?;
-                let callers = roster.content.unwrap_or_default().callers + 1;
-                ops.push(put(operator(), ROSTER, &Roster { callers }, Some(roster.version))?);
+            let is_new = known.version == 0;
+            if !is_new {
+                tracing::error!(
+                    tenant = &*namespace.tenant,
+                    user = &*namespace.subject,
+                    "the head of a caller's audit does not open: it was altered; a new chain begins"
+                );
             }
-            Head { chain: random()?, number: 0, digest: String::new(), until: Timestamp(0) }
+            let head = Head {
+                chain: random()?,
+                secret: format!("{}{}", random()?, random()?),
+                lost: (!is_new).then(|| entries.first().map_or(Timestamp(0), |entry| entry.until)),
+                number: 0,
+                digest: String::new(),
+                until: Timestamp(0),
+            };
+            if is_new {
+                let Known { version, content } = read::<Roster>(store, &operator(), ROSTER).await?;
+                let mut roster = content.unwrap_or_default();
+                roster.callers += 1;
+                roster.change(namespace, &head.chain);
+                ops.push(put(operator(), ROSTER, &roster, Some(version))?);
+            }
+            head
         }
     };
     // The head comes first: a full namespace drops its oldest rows for the entries.
@@ -257,16 +312,12 @@ async fn batch(
         put.attributes = BTreeMap::from([
             (CHAIN.to_owned(), head.chain.clone()),
             (NUMBER.to_owned(), (head.number + 1).to_string()),
-            (BEFORE.to_owned(), head.digest),
+            (BEFORE.to_owned(), head.digest.clone()),
             (BEFORE_UNTIL.to_owned(), head.until.micros().to_string()),
             (CALLS.to_owned(), entry.calls.to_string()),
         ]);
-        head = Head {
-            chain: head.chain,
-            number: head.number + 1,
-            digest: digest(&put.key, &put.attributes, &put.value),
-            until: entry.until,
-        };
+        let digest = digest(&head.secret, &put.key, &put.attributes, &put.value);
+        head = Head { number: head.number + 1, digest, until: entry.until, ..head };
         ops.push(Op::Put(put));
     }
     ops.insert(place, put(namespace.clone(), HEAD, &head, Some(known.version))?);
@@ -277,6 +328,12 @@ fn random() -> Result<String> {
     use aes_gcm::aead::Generate;
 
     Ok(hex(&<[u8; 8]>::try_generate().map_err(StoreError::unavailable)?))
+}
+
+fn random_byte() -> Result<u8> {
+    use aes_gcm::aead::Generate;
+
+    Ok(<[u8; 1]>::try_generate().map_err(StoreError::unavailable)?[0])
 }
 
 /// Removes the audit entries of a caller whose keys begin with `prefix`, for an administrator, and leaves tombstones.
@@ -326,21 +383,36 @@ pub async fn accept(store: &dyn Store, verified: &Verified, by: &str, at: Timest
                 chain: caller.chain.clone(),
                 numbers: part.to_vec(),
             };
-            store.write(vec![put(operator(), &tombstone_key(at)?, &stone, None)?]).await?;
+            store.write(vec![tombstone(&stone)?]).await?;
         }
     }
-    for finding in &verified.findings {
-        if let AuditFinding::Callers { found, .. } = finding {
-            let roster: Known<Roster> = read(store, &operator(), ROSTER).await?;
-            let roster = put(operator(), ROSTER, &Roster { callers: *found }, Some(roster.version))?;
-            store.write(vec![roster]).await?;
+    for caller in &verified.callers {
+        let namespace = Namespace::new(&caller.tenant, &caller.user, None);
+        let Known { version, content } = read::<Head>(store, &namespace, HEAD).await?;
+        if let Some(head) = content.filter(|head| head.lost.is_some() && head.chain == caller.chain) {
+            store.write(vec![put(namespace, HEAD, &Head { lost: None, ..head }, Some(version))?]).await?;
         }
+    }
+    if verified.findings.iter().any(|finding| matches!(finding, AuditFinding::Callers { .. })) {
+        let Known { version, .. } = read::<Roster>(store, &operator(), ROSTER).await?;
+        let roster = verify::heads(store).await?.1;
+        store.write(vec![put(operator(), ROSTER, &roster, Some(version))?]).await?;
     }
     Ok(())
 }
 
-fn tombstone_key(at: Timestamp) -> Result<String> {
-    Ok(format!("{TOMBSTONES}{:020}-{}", at.micros(), random()?))
+/// Returns the write of a tombstone.
+fn tombstone(stone: &Tombstone) -> Result<Op> {
+    let key = format!("{}{:020}-{}", tombstones_of(&stone.tenant, &stone.user), stone.at.micros(), random()?);
+    let value = serde_json::to_vec(stone).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let put = Put::new(operator(), Kind::Head, key, Bytes::from(value));
+    Ok(Op::Put(Put { ttl: Some(TOMBSTONES_KEPT), ..put }))
+}
+
+/// Returns the prefix of the keys of a caller's tombstones, which does not name the caller.
+fn tombstones_of(tenant: &str, user: &str) -> String {
+    let framed = Framed::new("helmdeck/memory/audit/removed").text(tenant).text(user);
+    format!("{TOMBSTONES}{}/", hex(&Sha256::digest(framed.as_slice())[..8]))
 }
 
 async fn remove_some(
@@ -354,7 +426,13 @@ async fn remove_some(
     let mut numbers: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut batch = Vec::with_capacity(found.len() + 1);
     for meta in found {
-        let link = Link::of(&meta);
+        // What one that does not open says of itself may be made up, to excuse a cut.
+        let opens = match store.get(namespace, Kind::Audit, &meta.key).await {
+            Ok(found) => found.is_some_and(|entry| entry.meta.attributes == meta.attributes),
+            Err(StoreError::Unreadable { .. }) => false,
+            Err(error) => return Err(error),
+        };
+        let link = Link::of(&meta).filter(|_| opens);
         let chain = link.as_ref().map(|link| link.chain.clone()).unwrap_or_default();
         let stone = stones.entry(chain.clone()).or_insert_with(|| Tombstone {
             at,
@@ -372,7 +450,7 @@ async fn remove_some(
     }
     for (chain, mut stone) in stones {
         stone.numbers = runs(numbers.remove(&chain).unwrap_or_default());
-        batch.push(put(operator(), &tombstone_key(at)?, &stone, None)?);
+        batch.push(tombstone(&stone)?);
     }
     Ok(Written::deleted(&store.write(batch).await?))
 }
@@ -386,12 +464,17 @@ async fn remove_head(store: &dyn Store, namespace: &Namespace) -> Result<bool> {
     if !store.list(namespace, Kind::Audit, "", Page { limit: 1, after: None }).await?.entries.is_empty() {
         return Ok(false);
     }
-    let roster: Known<Roster> = read(store, &operator(), ROSTER).await?;
-    let callers = roster.content.unwrap_or_default().callers.saturating_sub(1);
+    let Known { version, content } = read::<Roster>(store, &operator(), ROSTER).await?;
+    let mut roster = content.unwrap_or_default();
+    roster.callers = roster.callers.saturating_sub(1);
+    // That of a head that does not open stays in the sum: it was altered, and a verification says so.
+    if let Some(head) = read::<Head>(store, namespace, HEAD).await?.content {
+        roster.change(namespace, &head.chain);
+    }
     let batch = vec![
         // A writer that was faster has another version: then nothing is done.
         Op::Put(Put::ending(namespace.clone(), Kind::Head, HEAD, meta.version, meta.updated_at)),
-        put(operator(), ROSTER, &Roster { callers }, Some(roster.version))?,
+        put(operator(), ROSTER, &roster, Some(version))?,
         Op::Delete(Delete::Key { namespace: namespace.clone(), kind: Kind::Head, key: HEAD.to_owned() }),
     ];
     match store.write(batch).await {

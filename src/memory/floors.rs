@@ -1,14 +1,17 @@
 //! Floors under forgotten entries: an entry that was forgotten, and put back by a program without the key, is
 //! refused.
 //!
-//! Each entry carries the epoch of its namespace in which it was written: an attribute, which its seal binds.
-//! Forgetting raises the epoch, and a sealed head notes for the forgotten key, or for all keys, the first epoch
-//! that is served. The head is written in the transaction of the delete. An entry of a later epoch than the head's
-//! tells that the head was put back or removed.
+//! Each entry carries the epoch of its namespace in which it was written: an attribute, which its seal binds. An epoch
+//! is a time: that of the last forgetting, or of the first head. A sealed head notes for the forgotten key, or for all
+//! keys, the first epoch that is served. The head is written in the transaction of the delete. An entry of a later
+//! epoch than the head's tells that the head was put back. A head that is made anew serves nothing of before.
 //!
-//! A namespace whose entries are all put back together with an older head can't be told from what it was.
+//! A namespace whose entries are all put back together with an older head can't be told from what it was. Nor can a
+//! forgotten key, once [`MAX_KEYS`] others were forgotten after it.
 
 use std::collections::BTreeMap;
+
+use helmdeck_core::Timestamp;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -17,7 +20,7 @@ use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::key::hex;
 use crate::ops::{Op, Page, Put};
-use crate::store::ReadStore;
+use crate::store::{ReadStore, Store};
 
 /// Key of the head.
 const HEAD: &str = "floors";
@@ -32,6 +35,9 @@ struct Content {
     epoch: u64,
     /// The first epoch that is served, of any key.
     all: u64,
+    /// Whether entries without an epoch are served: those of before there were heads.
+    #[serde(default = "yes")]
+    first: bool,
     /// The same by the digest of a key: the head does not say what was forgotten.
     keys: BTreeMap<String, u64>,
 }
@@ -44,8 +50,15 @@ pub struct Floors {
     version: u64,
     /// `None` = it does not open, or there is none.
     content: Option<Content>,
-    /// When a head that does not open was written, in microseconds.
-    broken_at: u64,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Takes the epoch off an entry that becomes part of another store.
+pub(crate) fn unlink(attributes: &mut BTreeMap<String, String>) {
+    attributes.remove(EPOCH);
 }
 
 impl Floors {
@@ -54,33 +67,46 @@ impl Floors {
     /// # Errors
     /// `Unavailable`, `Closed`.
     pub async fn read(store: &dyn ReadStore, namespace: &Namespace) -> Result<Self> {
-        let mut floors = Self { namespace: namespace.clone(), version: 0, content: None, broken_at: 0 };
+        let mut floors = Self { namespace: namespace.clone(), version: 0, content: None };
         match store.get(namespace, Kind::Head, HEAD).await {
             Ok(None) => return Ok(floors),
             Ok(Some(entry)) => {
                 floors.version = entry.meta.version;
                 floors.content = serde_json::from_slice(&entry.value).ok();
-                floors.broken_at = entry.meta.updated_at.micros().unsigned_abs();
             }
             Err(StoreError::Unreadable { .. }) => {
                 let listed = store.list(namespace, Kind::Head, HEAD, Page::default()).await?.entries;
-                if let Some(meta) = listed.into_iter().find(|meta| meta.key == HEAD) {
-                    (floors.version, floors.broken_at) = (meta.version, meta.updated_at.micros().unsigned_abs());
-                }
+                floors.version = listed.iter().find(|meta| meta.key == HEAD).map_or(0, |meta| meta.version);
             }
             Err(error) => return Err(error),
         }
         Ok(floors)
     }
 
+    /// Reads the floors of a namespace, and writes its first head if it has none.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub async fn ready(store: &dyn Store, namespace: &Namespace, now: Timestamp) -> Result<Self> {
+        loop {
+            let floors = Self::read(store, namespace).await?;
+            if floors.content.is_some() {
+                return Ok(floors);
+            }
+            match store.write(vec![floors.head(&floors.current(now))?]).await {
+                Ok(_) | Err(StoreError::VersionMismatch { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Returns the content to go on with.
-    fn current(&self) -> Content {
+    fn current(&self, now: Timestamp) -> Content {
+        let now = now.micros().unsigned_abs();
         match &self.content {
             Some(content) => content.clone(),
-            None if self.version == 0 => Content { epoch: 1, ..Content::default() },
-            // What was written before cannot be told from what was put back: epochs count by one, so that this is above
-            // them all.
-            None => Content { epoch: self.broken_at, all: self.broken_at, keys: BTreeMap::new() },
+            // What was written before, with a head that is gone, cannot be told from what was put back.
+            None => Content { epoch: now, all: now, first: self.version == 0, keys: BTreeMap::new() },
         }
     }
 
@@ -93,8 +119,9 @@ impl Floors {
             // From before there were heads.
             (Some(epoch), None) => self.version == 0 && epoch == 0,
             (Some(epoch), Some(content)) => {
-                let floor = content.keys.get(&digest(&meta.key)).copied().unwrap_or(0).max(content.all);
-                (floor..=content.epoch).contains(&epoch)
+                let noted = content.keys.get(&digest(&meta.key)).copied();
+                let floor = noted.unwrap_or(0).max(content.all);
+                (epoch == 0 && content.first && noted.is_none()) || (floor..=content.epoch).contains(&epoch)
             }
         }
     }
@@ -103,8 +130,8 @@ impl Floors {
     ///
     /// # Errors
     /// `Corrupt` if the head cannot be written as text.
-    pub fn put(&self, mut put: Put) -> Result<Vec<Op>> {
-        let content = self.current();
+    pub fn put(&self, mut put: Put, now: Timestamp) -> Result<Vec<Op>> {
+        let content = self.current(now);
         put.attributes.insert(EPOCH.to_owned(), content.epoch.to_string());
         let mut ops = vec![Op::Put(put)];
         if self.content.is_none() {
@@ -118,11 +145,14 @@ impl Floors {
     ///
     /// # Errors
     /// As [`Floors::put`].
-    pub fn forget(&self, keys: Option<&[String]>) -> Result<Op> {
-        let mut content = self.current();
-        content.epoch += 1;
+    pub fn forget(&self, keys: Option<&[String]>, now: Timestamp) -> Result<Op> {
+        let mut content = self.current(now);
+        content.epoch = (content.epoch + 1).max(now.micros().unsigned_abs());
         match keys {
-            None => (content.all, content.keys) = (content.epoch, BTreeMap::new()),
+            None => {
+                (content.all, content.keys) = (content.epoch, BTreeMap::new());
+                content.first = false;
+            }
             Some(keys) => content.keys.extend(keys.iter().map(|key| (digest(key), content.epoch))),
         }
         while content.keys.len() > MAX_KEYS {

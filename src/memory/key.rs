@@ -7,6 +7,7 @@ pub(crate) use helmdeck_core::hex;
 use aes_gcm::aead::Generate;
 use helmdeck_core::Secret;
 use hkdf::Hkdf;
+use hmac::Hmac;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
@@ -28,6 +29,13 @@ pub struct MemoryKey {
 }
 
 impl MemoryKey {
+    /// Returns HMAC-SHA-256 with a key of at most 64 bytes: RFC 2104 fills it up with zeros.
+    pub(crate) fn mac_key(key: &[u8]) -> Hmac<Sha256> {
+        let mut block = Zeroizing::new([0; 64]);
+        block.iter_mut().zip(key).for_each(|(byte, key)| *byte = *key);
+        <Hmac<Sha256> as hmac::KeyInit>::new(&(*block).into())
+    }
+
     /// Parses a key: exactly 64 hex digits of either case, ignoring surrounding white space.
     ///
     /// `label` names the source of the text in errors, for example an environment variable.

@@ -11,19 +11,18 @@ use std::sync::Arc;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Nonce};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use zeroize::Zeroizing;
 
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
-use crate::key::{ID_BYTES, KEY_BYTES, MemoryKey, hex};
+use crate::key::{ID_BYTES, MemoryKey, hex};
 use crate::xaes::{NONCE_BYTES, Xaes256Gcm};
 
 /// Length that a seal adds to a value, in bytes.
 pub(crate) const TAG_BYTES: usize = 16;
 
 /// Number of cached derived keys, each about 1 KiB.
-const MAX_DERIVED_KEYS: usize = 512;
+const MAX_DERIVED_KEYS: usize = 2048;
 
 /// Keyring of the memory keys. Cheap to clone; clones share the derived keys.
 ///
@@ -44,7 +43,7 @@ struct Inner {
     /// The current key first.
     keys: Vec<MemoryKey>,
     ciphers: DerivedKeyCache<(SealedBy, Purpose), Arc<Cipher>>,
-    macs: DerivedKeyCache<&'static str, Hmac<Sha256>>,
+    macs: DerivedKeyCache<(usize, &'static str), Hmac<Sha256>>,
 }
 
 /// Purpose of a derived key.
@@ -161,12 +160,23 @@ impl KeyRing {
     /// A new current key gives other MACs: names made with the old key are not found again.
     #[must_use]
     pub fn mac(&self, namespace: &Namespace, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = self.0.macs.get_or(namespace, purpose, || {
-            let key = self.0.keys[0].derive(&info("helmdeck/memory/v1/mac", namespace, purpose));
-            // RFC 2104: a key shorter than the block is filled up with zeros.
-            let mut block = Zeroizing::new([0; 64]);
-            block[..KEY_BYTES].copy_from_slice(key.as_slice());
-            <Hmac<Sha256> as hmac::KeyInit>::new(&(*block).into())
+        self.mac_by(CURRENT.index, namespace, purpose, parts)
+    }
+
+    /// Returns [`KeyRing::mac`] under each key, that of the current one first.
+    pub(crate) fn macs<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        purpose: &'static str,
+        parts: &'a [&'a [u8]],
+    ) -> impl Iterator<Item = [u8; 32]> + 'a {
+        (0..self.0.keys.len()).map(move |index| self.mac_by(index, namespace, purpose, parts))
+    }
+
+    fn mac_by(&self, index: usize, namespace: &Namespace, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac = self.0.macs.get_or(namespace, (index, purpose), || {
+            let key = self.0.keys[index].derive(&info("helmdeck/memory/v1/mac", namespace, purpose));
+            MemoryKey::mac_key(key.as_slice())
         });
         for part in parts {
             mac.update(&(part.len() as u64).to_be_bytes());
@@ -189,9 +199,26 @@ impl KeyRing {
         bound: &[u8],
         plaintext: &[u8],
     ) -> Result<Vec<u8>> {
-        let key = &self.0.keys[CURRENT.index];
+        self.seal_blob_like(None, namespace, purpose, bound, plaintext)
+    }
+
+    /// As [`KeyRing::seal_blob`], with the key of another blob if the ring has it: whoever opened that one opens this one.
+    ///
+    /// # Errors
+    /// `Unavailable` if the system cannot provide randomness.
+    pub fn seal_blob_like(
+        &self,
+        other: Option<&[u8]>,
+        namespace: &Namespace,
+        purpose: &'static str,
+        bound: &[u8],
+        plaintext: &[u8],
+    ) -> Result<Vec<u8>> {
+        let like = other.and_then(Blob::read).and_then(|blob| self.find(&blob.key_id).ok());
+        let by = SealedBy { index: like.map_or(CURRENT.index, |by| by.index), ..CURRENT };
+        let key = &self.0.keys[by.index];
         let aad = Framed::new("helmdeck/memory/v2/blob").text(key.id()).bytes(bound);
-        let cipher = self.cipher(CURRENT, namespace, Purpose::Blob(purpose));
+        let cipher = self.cipher(by, namespace, Purpose::Blob(purpose));
         let (nonce, sealed) = seal(&cipher, &aad, plaintext)?;
         Ok([&[SECOND], key.id_bytes().as_slice(), &nonce, &sealed].concat())
     }

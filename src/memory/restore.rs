@@ -7,13 +7,14 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use helmdeck_core::Clock;
+use helmdeck_core::{Clock, Timestamp};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::entry::Kind;
 use crate::error::{Result, StoreError};
-use crate::ops::Put;
+use crate::floors::Floors;
+use crate::ops::{Op, Put};
 use crate::store::Store;
 
 /// Writes that are under way at once: a driver that commits in groups takes them in one.
@@ -110,7 +111,7 @@ impl Restorer {
         }
         let store = self.store().await?;
         let dry_run = self.target.dry_run;
-        self.running.spawn(async move { if dry_run { look(store, put).await } else { write(store, put).await } });
+        self.running.spawn(async move { if dry_run { look(store, put).await } else { write(store, put, now).await } });
         Ok(())
     }
 
@@ -160,10 +161,15 @@ impl Restorer {
     }
 }
 
-async fn write(store: Option<Arc<dyn Store>>, put: Put) -> Result<Outcome> {
+async fn write(store: Option<Arc<dyn Store>>, put: Put, now: Timestamp) -> Result<Outcome> {
     let store = store.ok_or(StoreError::Closed)?;
     let (kind, name) = (put.kind, name(&put));
-    match store.put(put).await {
+    let batch = match kind {
+        // It is a fact of this store from now on.
+        Kind::Fact => Floors::ready(&*store, &put.namespace, now).await?.put(put, now)?,
+        _ => vec![Op::Put(put)],
+    };
+    match store.write(batch).await {
         Ok(_) => Ok(Outcome::Imported(kind)),
         Err(StoreError::NotNewer) => Ok(Outcome::Kept),
         Err(error @ (StoreError::TooLarge { .. } | StoreError::Invalid(_) | StoreError::QuotaExceeded { .. })) => {

@@ -220,8 +220,11 @@ impl Book {
     /// `Missing`, `WrongKey`, `Store`.
     pub async fn remove(&self, name: &str) -> Result<()> {
         let wanted = name.to_owned();
-        let removed = self.change(false, move |_, rows| {
-            find(rows, &wanted).ok_or_else(|| VaultError::Missing(wanted.clone()))?;
+        let removed = self.change(false, move |head, rows| {
+            // Its row may be gone without the key.
+            if find(rows, &wanted).is_none() && !head.names(&wanted) {
+                return Err(VaultError::Missing(wanted));
+            }
             Ok((VaultChange { remove: vec![wanted], ..VaultChange::default() }, ()))
         });
         removed.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
@@ -235,6 +238,7 @@ impl Book {
         decide: impl FnOnce(&Head, &[VaultRow]) -> Result<(VaultChange, T)> + Send + 'static,
     ) -> Result<Option<T>> {
         let sealer = self.sealer.clone();
+        let now = self.clock.now();
         let answer = self.system.change_vault(make, move |state, rows| -> Decided<T> {
             let change = || {
                 prove(&sealer, state, &rows)?;
@@ -243,7 +247,9 @@ impl Book {
                 if rows.is_empty() || state.key_id.is_none() {
                     change.key_id = Some(sealer.0.current_id().to_owned());
                 }
-                head.add_to(&sealer.0, &rows, &mut change)?;
+                // Servers that do not have a new key yet go on, until a rekey.
+                let like = state.head.as_deref().filter(|_| change.key_id.is_none());
+                head.add_to((&sealer.0, like), &rows, &mut change, now)?;
                 Ok((change, answer))
             };
             match change() {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use helmdeck_core::Timestamp;
 use helmdeck_memory::framing::Framed;
 use helmdeck_memory::{KeyRing, Namespace};
 use helmdeck_system::vault::{VaultChange, VaultRow, VaultState};
@@ -85,6 +86,11 @@ impl Head {
         }
     }
 
+    /// Returns whether a credential of this name should be there.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        matches!(self, Self::Known(content) if content.rows.contains_key(name))
+    }
+
     /// Returns the names of credentials that should be there and are not.
     pub(crate) fn missing<'a>(&'a self, rows: &'a [VaultRow]) -> impl Iterator<Item = VaultError> + 'a {
         let names = match self {
@@ -98,11 +104,17 @@ impl Head {
         })
     }
 
-    /// Adds the head after a change to it. A row that this head refuses, and the change leaves alone, stays refused.
+    /// Adds the head after a change to it, sealed with the key of the head before it, if that is given. A row that this head refuses, and the change leaves alone, stays refused.
     ///
     /// # Errors
     /// `Store` if the system cannot provide randomness.
-    pub(crate) fn add_to(&self, ring: &KeyRing, rows: &[VaultRow], change: &mut VaultChange) -> Result<()> {
+    pub(crate) fn add_to(
+        &self,
+        (ring, like): (&KeyRing, Option<&[u8]>),
+        rows: &[VaultRow],
+        change: &mut VaultChange,
+        now: Timestamp,
+    ) -> Result<()> {
         let mut content = match self {
             Self::Known(content) => content.clone(),
             Self::Absent | Self::Broken => {
@@ -110,11 +122,12 @@ impl Head {
                 Content { counter: 0, rows: admitted.map(|row| (row.name.clone(), digest(row))).collect() }
             }
         };
-        content.counter += 1;
+        // By the clock, so that a change is newer than any head that was put back.
+        content.counter = (content.counter + 1).max(now.micros().unsigned_abs());
         content.rows.retain(|name, _| !change.remove.contains(name));
         content.rows.extend(change.put.iter().map(|row| (row.name.clone(), digest(row))));
         let plain = serde_json::to_vec(&content).map_err(|error| VaultError::Invalid(error.to_string()))?;
-        change.head = Some(ring.seal_blob(&namespace(), HEAD, b"", &plain)?);
+        change.head = Some(ring.seal_blob_like(like, &namespace(), HEAD, b"", &plain)?);
         Ok(())
     }
 }

@@ -64,8 +64,14 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
     let mut tries = 1;
     loop {
         let floors = floors(views, &put.namespace).await?;
-        let ops = floors.put(put.clone()).map_err(|error| views.trouble(FACT, error))?;
+        let ops = floors.put(put.clone(), views.hub.clock.now()).map_err(|error| views.trouble(FACT, error))?;
         match views.store().write(ops).await.map(|written| written.into_iter().next()) {
+            // All were forgotten meanwhile: it is written again, as one of after that.
+            Ok(Some(Written::Put(meta)))
+                if tries < TRIES && !self::floors(views, &put.namespace).await?.admit(&meta) =>
+            {
+                tries += 1;
+            }
             Ok(Some(Written::Put(meta))) => {
                 if let Some(rule) = allowed {
                     note_allowed(views, owner, FACT, rule);

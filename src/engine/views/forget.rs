@@ -153,7 +153,7 @@ async fn facts(views: &EngineViews, owner: &Owner, keys: Option<&[String]>) -> R
             None => vec![Op::Delete(everything(namespace.clone(), Kind::Fact, String::new()))],
             Some(keys) => keys.iter().map(|key| of_key(&namespace, Kind::Fact, key)).collect(),
         };
-        batch.push(floors.forget(keys).map_err(trouble)?);
+        batch.push(floors.forget(keys, views.hub.clock.now()).map_err(trouble)?);
         match views.hub.own_deletes.run(views.store().write(batch)).await {
             Ok(written) => return Ok(Written::deleted(&written)),
             // Somebody else wrote the head.

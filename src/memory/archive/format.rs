@@ -12,6 +12,7 @@ use super::ArchiveError;
 use crate::audit;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::StoreError;
+use crate::floors;
 use crate::framing::Framed;
 use crate::key::hex;
 use crate::keyring::KeyRing;
@@ -229,8 +230,10 @@ fn entry(plain: Vec<u8>) -> Option<Put> {
     put.category = meta.category;
     put.tags = meta.tags;
     put.attributes = meta.attributes;
-    if put.kind == Kind::Audit {
-        audit::unlink(&mut put.attributes);
+    match put.kind {
+        Kind::Audit => audit::unlink(&mut put.attributes),
+        Kind::Fact => floors::unlink(&mut put.attributes),
+        _ => {}
     }
     put.restore = Some(Restore {
         version: meta.version,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use helmdeck_core::{Clock, Timestamp};
 use serde::Serialize;
 
-use super::{HEAD, Head, Known, Link, ROSTER, Roster, TOMBSTONES, Tombstone, digest, operator, read};
+use super::{HEAD, Head, Known, Link, ROSTER, Roster, TOMBSTONES, Tombstone, digest, operator, read, tombstones_of};
 use crate::entry::{Kind, Namespace, Quota};
 use crate::error::{Result, StoreError};
 use crate::ops::{Order, Page};
@@ -87,6 +87,8 @@ pub enum AuditFinding {
     },
     /// The head is missing or does not open.
     NoHead,
+    /// An earlier head did not open, and its chain was lost.
+    Replaced,
     /// The head is older than an entry: it was put back.
     OldHead {
         /// The number that the head has.
@@ -120,8 +122,12 @@ impl std::fmt::Display for AuditFinding {
             Self::Broken { number } => write!(f, "entry {number} does not follow the one before"),
             Self::Stray { key } => write!(f, "entry {key} was removed, or its chain was: it was put back"),
             Self::NoHead => f.write_str("the head is missing or does not open"),
+            Self::Replaced => f.write_str("the head did not open, and was replaced: what was before it is lost"),
             Self::OldHead { number } => {
                 write!(f, "the head is at entry {number}, and there are later ones: it was put back")
+            }
+            Self::Callers { expected: Some(expected), found } if expected == found => {
+                write!(f, "the audit of a caller was replaced by another one; there are {found}")
             }
             Self::Callers { expected: Some(expected), found } => {
                 write!(f, "the store should have the audit of {expected} callers, and has that of {found}")
@@ -143,26 +149,30 @@ pub async fn verify(store: &dyn ReadStore, limit: Quota, clock: &dyn Clock) -> R
     let mut all = Verified::default();
     let held = store.namespaces().await?;
     let audited = held.iter().filter(|held| held.kind == Kind::Audit).map(|held| held.namespace.clone());
-    let whose: BTreeSet<Namespace> = heads(store).await?.into_iter().chain(audited).collect();
+    let whose: BTreeSet<Namespace> = heads(store).await?.0.into_iter().chain(audited).collect();
     for namespace in whose {
         all.callers.push(caller(store, &namespace, limit, clock).await?);
     }
     all.findings.extend(roster(store).await?);
-    all.removed = tombstones(store).await?;
+    all.removed = tombstones(store, TOMBSTONES).await?;
     Ok(all)
 }
 
-/// Returns the callers with a head.
-async fn heads(store: &dyn ReadStore) -> Result<BTreeSet<Namespace>> {
-    let mut heads = BTreeSet::new();
+/// Returns the callers with a head, and the roster of those whose head opens.
+pub(super) async fn heads(store: &dyn ReadStore) -> Result<(BTreeSet<Namespace>, Roster)> {
+    let (mut heads, mut roster) = (BTreeSet::new(), Roster::default());
     let held = store.namespaces().await?;
     for held in held.into_iter().filter(|held| held.kind == Kind::Head && held.namespace != operator()) {
         let page = store.list(&held.namespace, Kind::Head, HEAD, Page::default()).await?;
         if page.entries.iter().any(|meta| meta.key == HEAD) {
+            if let Some(head) = read::<Head>(store, &held.namespace, HEAD).await?.content {
+                roster.callers += 1;
+                roster.change(&held.namespace, &head.chain);
+            }
             heads.insert(held.namespace);
         }
     }
-    Ok(heads)
+    Ok((heads, roster))
 }
 
 /// Compares the number of heads with the roster.
@@ -170,19 +180,20 @@ async fn roster(store: &dyn ReadStore) -> Result<Option<AuditFinding>> {
     let mut finding = None;
     // A caller may come or go between the two looks.
     for _ in 0..LOOKS {
-        let roster: Known<Roster> = read(store, &operator(), ROSTER).await?;
-        let (expected, found) = (roster.content.map(|roster| roster.callers), heads(store).await?.len() as u64);
-        let never = roster.version == 0 && found == 0;
-        if never || expected == Some(found) {
+        let Known { version, content } = read::<Roster>(store, &operator(), ROSTER).await?;
+        let found = heads(store).await?.1;
+        let never = version == 0 && found.callers == 0;
+        if never || content.as_ref() == Some(&found) {
             return Ok(None);
         }
-        finding = Some(AuditFinding::Callers { expected, found });
+        let expected = content.map(|roster| roster.callers);
+        finding = Some(AuditFinding::Callers { expected, found: found.callers });
     }
     Ok(finding)
 }
 
-async fn tombstones(store: &dyn ReadStore) -> Result<Vec<Tombstone>> {
-    let found = store.scan(&operator(), Kind::Head, TOMBSTONES, Order::KeyAscending, MAX_TOMBSTONES).await?;
+async fn tombstones(store: &dyn ReadStore, prefix: &str) -> Result<Vec<Tombstone>> {
+    let found = store.scan(&operator(), Kind::Head, prefix, Order::KeyAscending, MAX_TOMBSTONES).await?;
     Ok(found.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect())
 }
 
@@ -207,7 +218,7 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
         findings: Vec::new(),
     };
     // The head first: entries after it are newer, those up to it must be there.
-    let head: Option<Head> = read(store, namespace, HEAD).await?.content;
+    let Known { version, content: head } = read::<Head>(store, namespace, HEAD).await?;
     let mut chain: BTreeMap<u64, Opened> = BTreeMap::new();
     let (mut after, mut rows, mut bytes) = (None, 0, 0);
     loop {
@@ -228,7 +239,7 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
                 (None, _) => audit.unchained += 1,
                 (Some(link), Some(head)) if link.chain == head.chain => {
                     audit.entries += 1;
-                    let digest = digest(&entry.meta.key, &entry.meta.attributes, &entry.value);
+                    let digest = digest(&head.secret, &entry.meta.key, &entry.meta.attributes, &entry.value);
                     let (before, before_until) = (link.before, link.before_until);
                     let at = entry.meta.updated_at;
                     let opened = Opened { key: entry.meta.key, at, before, before_until, digest };
@@ -244,12 +255,15 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
         }
     }
     let Some(head) = head else {
-        if audit.entries > 0 {
+        if audit.entries > 0 || version > 0 {
             audit.findings.push(AuditFinding::NoHead);
         }
         return Ok(audit);
     };
     audit.chain.clone_from(&head.chain);
+    if head.lost.is_some() {
+        audit.findings.push(AuditFinding::Replaced);
+    }
     audit.head = Some(format!("{}:{}:{}", head.chain, head.number, head.digest));
     // Entries are written with their head: one that was read then is not later than the head is now.
     let now: Option<Head> = read(store, namespace, HEAD).await?.content;
@@ -258,7 +272,10 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
         audit.findings.push(AuditFinding::OldHead { number: now.number });
     }
     // What was removed since it was read has its tombstone by now.
-    let stones = tombstones(store).await?.into_iter().filter(|stone| stone.chain == head.chain);
+    let stones = tombstones(store, &tombstones_of(&audit.tenant, &audit.user))
+        .await?
+        .into_iter()
+        .filter(|stone| stone.chain == head.chain);
     let removed: Vec<(u64, u64)> = stones.flat_map(|stone| stone.numbers).collect();
     for (_, opened) in
         chain.iter().filter(|(number, _)| removed.iter().any(|(from, to)| (*from..=*to).contains(*number)))

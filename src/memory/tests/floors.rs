@@ -1,16 +1,25 @@
 //! Facts that were forgotten and put back by a program without the key.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use helmdeck_core::Timestamp;
 
 use super::alice;
 use super::audit::Outside;
 use crate::floors::Floors;
 use crate::{Delete, Kind, Op, Put, Store};
 
+/// Later at each call.
+fn now() -> Timestamp {
+    static NOW: AtomicI64 = AtomicI64::new(1_800_000_000_000_000);
+    Timestamp(NOW.fetch_add(1_000_000, Ordering::Relaxed))
+}
+
 async fn store_fact(store: &dyn Store, key: &str, value: &str) {
     let floors = Floors::read(store, &alice()).await.unwrap();
     let put = Put::new(alice(), Kind::Fact, key, value.to_owned());
-    store.write(floors.put(put).unwrap()).await.unwrap();
+    store.write(floors.put(put, now()).unwrap()).await.unwrap();
 }
 
 async fn forget(store: &dyn Store, keys: Option<&[&str]>) {
@@ -19,7 +28,7 @@ async fn forget(store: &dyn Store, keys: Option<&[&str]>) {
     let all = Delete::Prefix { namespace: Some(alice()), kind: Some(Kind::Fact), prefix: String::new() };
     let of = |key: &String| Op::Delete(Delete::Key { namespace: alice(), kind: Kind::Fact, key: key.clone() });
     let mut batch: Vec<Op> = owned.as_ref().map_or(vec![Op::Delete(all)], |keys| keys.iter().map(of).collect());
-    batch.push(floors.forget(owned.as_deref()).unwrap());
+    batch.push(floors.forget(owned.as_deref(), now()).unwrap());
     store.write(batch).await.unwrap();
 }
 
@@ -120,7 +129,7 @@ async fn forgotten_keys_are_bounded_and_unnamed() {
     for part in 0..20 {
         let keys: Vec<String> = (0..300).map(|n| format!("canary-{part}-{n}")).collect();
         let floors = Floors::read(&*store, &alice()).await.unwrap();
-        store.write(vec![floors.forget(Some(&keys)).unwrap()]).await.unwrap();
+        store.write(vec![floors.forget(Some(&keys), now()).unwrap()]).await.unwrap();
     }
     let head = store.get(&alice(), Kind::Head, "floors").await.unwrap().unwrap();
     assert!(head.value.len() < 300 << 10, "{}", head.value.len());
