@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, STUCK};
 
+mod tokens;
+
 /// A server that asks for tokens, and one for everything.
 struct Target {
     home: Home,
@@ -395,8 +397,8 @@ done
 
 /// Sends calls at once, and asks meanwhile whether the server lives; returns the answers to the calls.
 fn four_at_once(target: &Target, pack: &str, body: &str) -> Vec<(u16, String)> {
+    let line = format!("POST /api/v1/packs/{pack}");
     std::thread::scope(|scope| {
-        let line = format!("POST /api/v1/packs/{pack}");
         let send = || target.send(&line, "", body.as_bytes());
         let calls: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
         let mut healthy = 0;

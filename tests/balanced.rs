@@ -81,6 +81,22 @@ fn mcp_of_every_revision_works_behind_round_robin() {
 }
 
 #[test]
+fn a_session_that_was_deleted_ends_at_every_server() {
+    let decks = decks(&[]);
+    let session = begin(&decks.servers[0], "2025-06-18");
+    let ping = |server: &Server| mcp(server, &session, &request(1, "ping", &json!({}))).code;
+    assert!(decks.servers.iter().all(|server| ping(server) == 200));
+    let deleted = decks.servers[0].exchange(&format!("DELETE /mcp\n{}", session.trim_start()), "").unwrap();
+    assert_eq!(deleted.code, 202, "{}", deleted.body);
+    for server in &decks.servers {
+        wait_for("the session to end", || ping(server) == 404);
+    }
+    // A server that was not there knows it, too.
+    let late = decks.restart(0);
+    assert_eq!(ping(&late), 404);
+}
+
+#[test]
 fn sessions_survive_a_killed_server() {
     let decks = decks(&[]);
     let session = begin(&decks.servers[0], "2025-06-18");

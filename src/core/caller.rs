@@ -200,7 +200,7 @@ pub enum Credential {
 }
 
 /// API token that proved a caller.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub struct TokenCredential {
     /// Id of the token.
     pub id: String,
@@ -208,6 +208,19 @@ pub struct TokenCredential {
     pub ancestors: Vec<String>,
     /// When it expires; `None` = never.
     pub expires_at: Option<Timestamp>,
+    /// For the token of a browser, what its person signed in with.
+    pub browser: Option<SignIn>,
+}
+
+/// What a person signed in to the pages with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignIn {
+    /// An API token, the last of the ancestors.
+    Token,
+    /// A sign-in link, which is used up.
+    Link,
+    /// A JSON Web Token, also that of an identity provider.
+    Jwt,
 }
 
 impl Credential {
@@ -221,10 +234,26 @@ impl Credential {
         }
     }
 
+    /// Returns whether it is a JSON Web Token, or the token of a browser that was signed in with one.
+    #[must_use]
+    pub fn is_of_jwt(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Token(token) => token.browser == Some(SignIn::Jwt),
+            Self::Jwt { .. } => true,
+        }
+    }
+
     /// Returns the ids of the tokens that a token made with it descends from.
+    ///
+    /// The token of a browser only stands for what its person signed in with: it ends at the next sign-in, and what was
+    /// made with it does not.
     #[must_use]
     pub fn ancestors_of_child(&self) -> Vec<String> {
         match self {
+            Self::Token(token) if matches!(token.browser, Some(SignIn::Token | SignIn::Link)) => {
+                token.ancestors.clone()
+            }
             Self::Token(token) => token.ancestors.iter().chain([&token.id]).cloned().collect(),
             Self::None | Self::Jwt { .. } => Vec::new(),
         }

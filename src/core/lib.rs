@@ -38,7 +38,7 @@ pub mod trace;
 pub mod waiting;
 
 pub use call::{Call, Directive};
-pub use caller::{Caller, Credential, Permission, Permissions, TokenCredential};
+pub use caller::{Caller, Credential, Permission, Permissions, SignIn, TokenCredential};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use context::{ArtifactRef, Context};
 pub use correlation::{Correlation, RequestId};

@@ -37,7 +37,7 @@ use crate::draining::Draining;
 use crate::entry::{EntryService, LazyRouter, is_health};
 use crate::idempotency::Ledger;
 use crate::limits::{InFlight, Permit, Replicas};
-use crate::mcp::{Extra, Mcp, McpConfig, SessionSeal};
+use crate::mcp::{Extra, Mcp, McpConfig, SealedSessions, SessionSeal};
 use crate::operator::Operator;
 use crate::peers::{Peer, Peers};
 use crate::problem::Problem;
@@ -66,7 +66,7 @@ pub struct Server {
     auth: Option<Auth>,
     mcp: McpConfig,
     /// Keys that seal MCP sessions into their ids.
-    session_keys: Option<Arc<KeyRing>>,
+    sealed_sessions: Option<(Arc<KeyRing>, System)>,
     extra: Option<Arc<dyn Extra>>,
     conversations: Conversations,
     receiver: Option<Arc<dyn WebhookReceiver>>,
@@ -105,7 +105,7 @@ impl Server {
             operator: Operator::default(),
             auth: None,
             mcp: McpConfig::default(),
-            session_keys: None,
+            sealed_sessions: None,
             extra: None,
             conversations: Conversations::default(),
             receiver: None,
@@ -173,12 +173,12 @@ impl Server {
         self
     }
 
-    /// Seals MCP sessions into their ids, so that every server with the same keys continues them.
+    /// Seals MCP sessions into their ids, so that every server with the same keys and system database continues them.
     ///
     /// Without it, a session belongs to the server that began it.
     #[must_use]
-    pub fn seal_sessions(mut self, keyring: Option<Arc<KeyRing>>) -> Self {
-        self.session_keys = keyring;
+    pub fn seal_sessions(mut self, keyring: Arc<KeyRing>, system: System) -> Self {
+        self.sealed_sessions = Some((keyring, system));
         self
     }
 
@@ -274,9 +274,12 @@ impl Server {
 
     fn assemble(self) -> (App, Mcp, EntryService) {
         let lifetime = self.mcp.session_lifetime;
-        let seal = self.session_keys.map(|ring| SessionSeal::new(ring, Arc::clone(&self.clock), lifetime));
+        let sealed = self.sealed_sessions.map(|(ring, system)| SealedSessions {
+            seal: SessionSeal::new(ring, Arc::clone(&self.clock), lifetime),
+            system,
+        });
         let (tracer, clock) = (self.tracer, Arc::clone(&self.clock));
-        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, clock, self.extra, seal, tracer.clone());
+        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, clock, self.extra, sealed, tracer.clone());
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
         #[cfg(feature = "ui")]
         let parts = crate::ui::Parts {

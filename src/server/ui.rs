@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use aes_gcm::aead::Generate;
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use helmdeck_core::{Caller, Clock};
 use helmdeck_ui::{Settings, sign_in_page, signed_in_page};
 use http::header::{ACCEPT, SET_COOKIE};
@@ -18,6 +18,7 @@ use http_body_util::{BodyExt, Limited};
 use crate::access::provider::{CALLBACK, ended_attempt};
 use crate::access::{Access, is_local};
 use crate::rest::{no_method, no_route};
+use crate::validity::EndsCredential;
 
 /// Limit of the form that signs in, in bytes: a token has at most 8 KiB.
 const MAX_SIGN_IN_BYTES: usize = 16 << 10;
@@ -90,7 +91,7 @@ async fn sign_in(State(access): State<Arc<Access>>, request: Request<Body>) -> R
     let bytes = body.to_bytes();
     let token = form_urlencoded::parse(&bytes).find(|(name, _)| name == "token").map(|(_, value)| value);
     match access.sign_in(token.as_deref().unwrap_or_default(), &parts.headers).await {
-        Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to("/ui")).into_response(),
+        Ok(cookie) => (Extension(EndsCredential), [(SET_COOKIE, cookie)], Redirect::to("/ui")).into_response(),
         Err(trouble) => refuse(&trouble),
     }
 }
@@ -112,7 +113,8 @@ async fn arrive(State(access): State<Arc<Access>>, RawQuery(query): RawQuery, he
     };
     match arriving.await {
         Ok((cookie, ended)) => {
-            (AppendHeaders([(SET_COOKIE, cookie), (SET_COOKIE, ended)]), signed_in_page()).into_response()
+            let cookies = AppendHeaders([(SET_COOKIE, cookie), (SET_COOKIE, ended)]);
+            (Extension(EndsCredential), cookies, signed_in_page()).into_response()
         }
         Err(trouble) => sign_in_page(Some(&trouble), access.has_provider()),
     }
@@ -120,7 +122,7 @@ async fn arrive(State(access): State<Arc<Access>>, RawQuery(query): RawQuery, he
 
 async fn sign_out(State(access): State<Arc<Access>>, headers: HeaderMap) -> Response {
     match access.sign_out(&headers).await {
-        Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to(SIGN_IN)).into_response(),
+        Ok(cookie) => (Extension(EndsCredential), [(SET_COOKIE, cookie)], Redirect::to(SIGN_IN)).into_response(),
         Err(trouble) => {
             (StatusCode::SERVICE_UNAVAILABLE, sign_in_page(Some(&trouble), access.has_provider())).into_response()
         }

@@ -39,6 +39,10 @@ pub(crate) enum Standing {
 #[derive(Clone, Default)]
 pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, Standing> + Send + Sync>>);
 
+/// Extension of an answer whose request ended its own credential: it is given all the same.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndsCredential;
+
 impl Validity {
     pub(crate) fn new<F: Future<Output = Standing> + Send + 'static>(
         check: impl Fn() -> F + Send + Sync + 'static,
@@ -64,7 +68,8 @@ impl Validity {
     /// One that took long to begin, `took`, is refused if the credential was revoked meanwhile. A body without a known size
     /// ends when it is.
     pub(crate) async fn guard(self, response: Response, took: Duration) -> Response {
-        if took >= CHECK_EVERY && self.standing().await == Standing::Revoked {
+        let is_checked = took >= CHECK_EVERY && response.extensions().get::<EndsCredential>().is_none();
+        if is_checked && self.standing().await == Standing::Revoked {
             return revoked().into_response();
         }
         if response.body().size_hint().exact().is_some() {
@@ -94,7 +99,6 @@ struct CheckedBody {
 enum State {
     Waiting(Pin<Box<Sleep>>),
     Checking(BoxFuture<'static, Standing>),
-    Expired,
     Ended,
 }
 
@@ -118,11 +122,10 @@ impl CheckedBody {
                 }
                 State::Checking(check) => match check.as_mut().poll(cx) {
                     Poll::Pending => return true,
-                    Poll::Ready(Standing::Good) => State::waiting(),
-                    Poll::Ready(Standing::Expired) => State::Expired,
+                    // One that has expired may be revoked all the same.
+                    Poll::Ready(Standing::Good | Standing::Expired) => State::waiting(),
                     Poll::Ready(Standing::Revoked) => State::Ended,
                 },
-                State::Expired => return true,
                 State::Ended => return false,
             }
         }

@@ -105,6 +105,9 @@ pub(crate) trait KeyRows {
     /// Frees a key that its run still has.
     async fn abandon_key(&self, key: KeyName, fence: Fence) -> Result<()>;
 
+    /// Returns which of these keys of a scope are taken and have not expired.
+    async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>>;
+
     /// Deletes every key of a caller's digest, and returns how many.
     async fn forget_keys(&self, caller: String) -> Result<u64>;
 }
@@ -143,10 +146,19 @@ pub(crate) trait TokenRows {
     /// Writes a new token with the digest of its secret; `false` if an ancestor has ended or expires before the token.
     ///
     /// An ancestor that is revoked at the same time revokes the token, or prevents it.
-    async fn insert_token(&self, token: ApiToken, digest: [u8; 32]) -> Result<bool>;
+    async fn insert_token(&self, token: ApiToken, digest: [u8; 32], seal: Option<Vec<u8>>) -> Result<bool>;
 
-    /// Returns the token of an id with its digest.
-    async fn token(&self, id: String) -> Result<Option<(ApiToken, Vec<u8>)>>;
+    /// Returns the token of an id.
+    async fn token(&self, id: String) -> Result<Option<TokenRow>>;
+
+    /// Returns the head with its generation; `None` without a database.
+    async fn token_head(&self) -> Result<Option<(u64, Option<Vec<u8>>)>>;
+
+    /// Writes the first head. One that is there stays.
+    async fn first_token_head(&self, head: Vec<u8>) -> Result<()>;
+
+    /// Changes head and seals in one transaction, which no other change of the head can be between.
+    async fn seal_tokens(&self, decide: DecideSeals) -> Result<()>;
 
     /// Returns every token, oldest first.
     async fn tokens(&self) -> Result<Vec<ApiToken>>;
@@ -155,10 +167,10 @@ pub(crate) trait TokenRows {
     async fn token_page(&self, query: TokenQuery) -> Result<Vec<ApiToken>>;
 
     /// Revokes a valid token as its only use; `false` if it is not valid.
-    async fn use_up_token(&self, id: String, now: Timestamp) -> Result<bool>;
+    async fn use_up_token(&self, id: String, now: Timestamp, next: NextHead) -> Result<bool>;
 
     /// Revokes a token within a reach with its descendants; `false` if there is none. The first time stays.
-    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp) -> Result<bool>;
+    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp, next: NextHead) -> Result<bool>;
 
     /// Deletes the ended tokens of a caller; returns how many it deleted and how many are left.
     async fn forget_ended_tokens(&self, tenant: String, subject: String, now: Timestamp) -> Result<(u64, u64)>;
@@ -166,6 +178,34 @@ pub(crate) trait TokenRows {
     /// Writes the time of a use, if the last one is not after `last`.
     async fn token_used(&self, id: String, now: Timestamp, last: i64) -> Result<()>;
 }
+
+/// A token as it is stored.
+#[derive(Debug)]
+pub(crate) struct TokenRow {
+    pub(crate) token: ApiToken,
+    /// Digest of its secret.
+    pub(crate) digest: Vec<u8>,
+    pub(crate) seal: Option<Vec<u8>>,
+    /// Grows with every change of the head.
+    pub(crate) generation: u64,
+}
+
+/// A token that ends: its id, and when it would have expired, in microseconds.
+pub(crate) type Ended = (String, Option<i64>);
+
+/// Makes the next head from the one that is stored, when tokens end; `None` = it stays.
+pub(crate) type NextHead = Arc<dyn Fn(Option<&[u8]>, &[Ended]) -> Option<Vec<u8>> + Send + Sync>;
+
+/// A change of the seals of tokens.
+#[derive(Debug)]
+pub(crate) struct TokenSeals {
+    pub(crate) head: Vec<u8>,
+    /// By id.
+    pub(crate) rows: Vec<(String, Vec<u8>)>,
+}
+
+/// Decides on new seals, from the head and the tokens. It is called at most once.
+pub(crate) type DecideSeals = Box<dyn FnOnce(Option<&[u8]>, Vec<TokenRow>) -> Result<Option<TokenSeals>> + Send>;
 
 /// Decides on a change of the vault, from its state and rows. It is called at most once.
 pub(crate) type Decide = Box<dyn FnOnce(&VaultState, Vec<VaultRow>) -> Option<VaultChange> + Send>;

@@ -3,6 +3,7 @@
 //! A key belongs to one run of a call: the replica that makes it, and a random [`Fence`]. Over all replicas, one call
 //! gets it. If the replica goes away in the middle, what the call did is unknown, and the key says so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
@@ -58,6 +59,11 @@ pub struct KeyRequest<'a> {
     pub repeatable: bool,
 }
 
+/// Scope of the MCP sessions that have ended. Those of callers begin with a digest.
+const SESSIONS: &str = "mcp sessions";
+/// How much the clocks of replicas may differ.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(24 * 3600);
+
 impl System {
     /// Takes a key for a call, or returns its state. Of several concurrent calls, one gets [`Begun::New`].
     ///
@@ -99,6 +105,33 @@ impl System {
     /// `Unavailable`, `Corrupt`.
     pub async fn abandon(&self, scope: &str, key: &str, fence: Fence) -> Result<()> {
         self.driver().abandon_key(name(scope, key), fence).await
+    }
+
+    /// Records that an MCP session has ended, until no clock takes its id for a good one: `expires_at` and a day.
+    ///
+    /// Of the session there is only its random id, which opens nothing.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn end_session(&self, id: &str, now: Timestamp, expires_at: Timestamp) -> Result<()> {
+        let taking = TakeKey {
+            name: name(SESSIONS, id),
+            digest: Vec::new(),
+            owner: Arc::from(""),
+            fence: Fence(<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?),
+            now,
+            expires_at: expires_at.saturating_add(CLOCKS_DIFFER),
+            repeatable: false,
+        };
+        self.driver().begin_key(taking).await.map(drop)
+    }
+
+    /// Returns which of these MCP sessions have ended ([`System::end_session`]).
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn ended_sessions(&self, ids: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
+        self.driver().taken_keys(SESSIONS.to_owned(), ids, now).await
     }
 
     /// Returns the scope of a caller's keys for an operation: a digest, without the caller's name.

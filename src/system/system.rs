@@ -1,17 +1,18 @@
 //! Handle of the system database.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
-use helmdeck_memory::{Config, Result, StoreError};
+use helmdeck_memory::{Config, KeyRing, Result, StoreError};
 
 use crate::driver::Driver;
 #[cfg(feature = "postgres")]
 use crate::drivers::postgres::Postgres;
 use crate::drivers::sqlite::Sqlite;
 use crate::replica::SharedReplica;
+use crate::tokens::TokenSeal;
 
 /// The system database. Cheap to clone; clones share connections and membership.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct System(Arc<Shared>);
 struct Shared {
     driver: Box<dyn Driver>,
     joined: SharedReplica,
+    /// Where there is a memory key.
+    tokens: OnceLock<TokenSeal>,
 }
 
 impl System {
@@ -49,7 +52,20 @@ impl System {
     }
 
     fn of(driver: Box<dyn Driver>) -> Self {
-        Self(Arc::new(Shared { driver, joined: SharedReplica::default() }))
+        Self(Arc::new(Shared { driver, joined: SharedReplica::default(), tokens: OnceLock::new() }))
+    }
+
+    /// Seals API tokens with the memory key from now on, and accepts no others. A second call changes nothing.
+    #[must_use]
+    pub fn with_keys(self, ring: Option<KeyRing>) -> Self {
+        if let Some(ring) = ring {
+            let _ = self.0.tokens.set(TokenSeal::new(ring));
+        }
+        self
+    }
+
+    pub(crate) fn token_seal(&self) -> Option<&TokenSeal> {
+        self.0.tokens.get()
     }
 
     /// Returns the location: the path of the file, or the URL without user, password and parameters.

@@ -4,15 +4,21 @@
 //! `secret`; and the first 4 bytes of the SHA-256 of all text before them, so that a leak scanner recognises real
 //! tokens, and a mistyped token costs no query.
 
+mod seal;
+
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
-use helmdeck_core::{Caller, Credential, Permission, Secret, Timestamp, hex};
+use helmdeck_core::{Caller, Credential, Permission, Secret, SignIn, Timestamp, hex};
 use helmdeck_memory::{Result, StoreError};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
+use self::seal::TokenHead;
+pub(crate) use self::seal::TokenSeal;
+use crate::driver::{NextHead, TokenRow, TokenSeals};
 use crate::system::{System, before};
 
 /// Prefix of every token.
@@ -30,6 +36,9 @@ pub const TOKENS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// Word in the scope of a browser's token: it is good for the pages only. No permission has this name.
 pub const PAGES: &str = "ui";
+
+/// Word in the scope of a browser's token whose person signed in with a JSON Web Token. No permission has this name.
+pub const OF_JWT: &str = "jwt";
 
 /// Word in the scope of a sign-in link: it is exchanged once for a browser's token. No permission has this name.
 pub const LINK: &str = "link";
@@ -174,15 +183,19 @@ impl TokenReach {
         Self { caller: None, family: None }
     }
 
-    /// Reach of a caller: an administrator's is all tokens; that of an API token is itself and what descends from it; that
-    /// of any other caller is the tokens of its user.
+    /// Reach of a caller: an administrator's is all tokens; that of an API token is itself and what descends from it, and
+    /// so is that of a browser that was signed in with it; that of any other caller is the tokens of its user.
     #[must_use]
     pub fn of(caller: &Caller) -> Self {
         if caller.permissions.allow(&Permission::Admin) {
             return Self::all();
         }
         let family = match &caller.credential {
-            Credential::Token(token) => Some(token.id.clone()),
+            Credential::Token(token) => match token.browser {
+                Some(SignIn::Token) => token.ancestors.last().cloned(),
+                Some(SignIn::Link) => None,
+                Some(SignIn::Jwt) | None => Some(token.id.clone()),
+            },
             Credential::None | Credential::Jwt { .. } => None,
         };
         Self { caller: Some((caller.identity.tenant().to_owned(), caller.identity.user().to_owned())), family }
@@ -226,12 +239,14 @@ impl System {
         }
         let (mut id, random) = (random()?, random()?);
         id.truncate(ID_DIGITS);
+        // No text in PostgreSQL can hold it, and the seal binds what is stored.
+        let clean = |text: String| if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text };
         let token = ApiToken {
             id: id.to_string(),
-            name: new.name,
+            name: clean(new.name),
             tenant: new.tenant,
             subject: new.subject,
-            scope: new.scope,
+            scope: clean(new.scope),
             created_at: new.created_at,
             expires_at: new.expires_at,
             revoked_at: None,
@@ -241,10 +256,133 @@ impl System {
         let mut text = Zeroizing::new(format!("{PREFIX}{}_{}", token.id, *random));
         let check = check_of(&text);
         text.push_str(&check);
-        if !self.driver().insert_token(token.clone(), digest_of(&random)).await? {
+        let digest = digest_of(&random);
+        let seal = self.seal_of(&token, &digest).await?;
+        if !self.driver().insert_token(token.clone(), digest, seal).await? {
             return Err(StoreError::Invalid("a token that makes another one must be valid as long as that one"));
         }
         Ok((token, Secret::new(text.to_string())))
+    }
+
+    /// Returns the seal of a new token, if there is a memory key.
+    async fn seal_of(&self, token: &ApiToken, digest: &[u8]) -> Result<Option<Vec<u8>>> {
+        let stored = self.driver().token_head().await?.and_then(|(_, sealed)| sealed);
+        let Some(seal) = self.token_seal() else {
+            return match stored {
+                None => Ok(None),
+                Some(_) => Err(StoreError::Invalid("tokens here are sealed with the memory key, and it is not set")),
+            };
+        };
+        let stored = match stored {
+            Some(stored) => stored,
+            None => {
+                self.driver().first_token_head(seal.seal(&TokenHead::new()?, None)?).await?;
+                self.driver().token_head().await?.and_then(|(_, sealed)| sealed).unwrap_or_default()
+            }
+        };
+        let broken =
+            StoreError::Invalid("the head of the tokens does not open; `helmdeck token adopt` makes a new one");
+        let head = seal.open(&stored).ok_or(broken)?;
+        seal.seal_row((&head, &stored), token, digest).map(Some)
+    }
+
+    /// Returns what makes the next head when tokens end.
+    fn next_head(&self, now: Timestamp) -> NextHead {
+        match self.token_seal() {
+            Some(seal) => seal.next_head(now),
+            None => Arc::new(|_, _| None),
+        }
+    }
+
+    /// Returns whether a row is a token: where there is a memory key, only one that was sealed with it and has not ended.
+    async fn is_sealed(&self, row: &TokenRow) -> Result<bool> {
+        let Some(seal) = self.token_seal() else { return Ok(true) };
+        let head = match seal.known(row.generation) {
+            Some(head) => head,
+            None => {
+                let (generation, sealed) = self.driver().token_head().await?.unwrap_or_default();
+                seal.learn(generation, sealed.as_deref())
+            }
+        };
+        let sealed = head.is_some_and(|head| seal.proves(&head, row));
+        if !sealed && row.token.revoked_at.is_none() {
+            tracing::warn!(
+                token = row.token.id,
+                "an API token is refused: it was made without the memory key, altered, or put back; `helmdeck token adopt` \
+                 shows those that were made before there was a key"
+            );
+        }
+        Ok(sealed)
+    }
+
+    /// Returns the valid tokens that are refused because no seal proves them. Empty without a memory key.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn unsealed_tokens(&self, now: Timestamp) -> Result<Vec<ApiToken>> {
+        let Some(seal) = self.token_seal().cloned() else { return Ok(Vec::new()) };
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let look = move |sealed: Option<&[u8]>, rows: Vec<TokenRow>| {
+            let head = sealed.and_then(|sealed| seal.open(sealed));
+            let proves = |row: &TokenRow| head.as_ref().is_some_and(|head| seal.proves(head, row));
+            let unsealed = rows.into_iter().filter(|row| row.token.is_live(now) && !proves(row));
+            // Nobody waits for it if the call was given up.
+            let _ = sender.send(unsealed.map(|row| row.token).collect::<Vec<_>>());
+            Ok(None)
+        };
+        self.driver().seal_tokens(Box::new(look)).await?;
+        Ok(receiver.await.unwrap_or_default())
+    }
+
+    /// Seals tokens, because an operator says that they are genuine: they were made before there was a memory key, or the
+    /// head is lost. Those that were sealed under a head that does not open have to be named, too.
+    ///
+    /// # Errors
+    /// `Invalid` without a memory key; `Unavailable`, `Corrupt`.
+    pub async fn adopt_tokens(&self, ids: Vec<String>, now: Timestamp) -> Result<()> {
+        let seal =
+            self.token_seal().cloned().ok_or(StoreError::Invalid("there is no memory key to seal tokens with"))?;
+        self.driver()
+            .seal_tokens(Box::new(move |sealed, rows| {
+                let known = sealed.and_then(|sealed| seal.open(sealed).map(|head| (head, sealed.to_vec())));
+                let (mut head, before) = match known {
+                    Some((head, sealed)) => (head, Some(sealed)),
+                    None => (TokenHead::new()?, None),
+                };
+                for row in rows.iter().filter(|row| ids.contains(&row.token.id)) {
+                    head.adopt(&row.token.id);
+                }
+                head.end(&[], now);
+                let sealed = seal.seal(&head, before.as_deref())?;
+                let adopted = rows.iter().filter(|row| ids.contains(&row.token.id));
+                let rows = adopted
+                    .map(|row| Ok((row.token.id.clone(), seal.seal_row((&head, &sealed), &row.token, &row.digest)?)));
+                let rows = rows.collect::<Result<_>>()?;
+                Ok(Some(TokenSeals { head: sealed, rows }))
+            }))
+            .await
+    }
+
+    /// Seals all sealed tokens with the current memory key; returns how many there are. Others stay as they are.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn reseal_tokens(&self, now: Timestamp) -> Result<u64> {
+        let Some(seal) = self.token_seal().cloned() else { return Ok(0) };
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let reseal = move |sealed: Option<&[u8]>, rows: Vec<TokenRow>| {
+            let Some(mut head) = sealed.and_then(|sealed| seal.open(sealed)) else { return Ok(None) };
+            let rows: Vec<_> = rows.into_iter().filter(|row| seal.proves(&head, row)).collect();
+            head.end(&[], now);
+            let sealed = seal.seal(&head, None)?;
+            let row =
+                |row: TokenRow| Ok((row.token.id.clone(), seal.seal_row((&head, &sealed), &row.token, &row.digest)?));
+            let rows = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;
+            let _ = sender.send(rows.len() as u64);
+            Ok(Some(TokenSeals { head: sealed, rows }))
+        };
+        self.driver().seal_tokens(Box::new(reseal)).await?;
+        Ok(receiver.await.unwrap_or(0))
     }
 
     /// Compares the secret of a presented token, and returns its data; `None` if it does not exist.
@@ -253,7 +391,24 @@ impl System {
     /// `Unavailable`, `Corrupt`.
     pub async fn prove_token(&self, presented: &PresentedToken<'_>) -> Result<Option<ProvenToken>> {
         let found = self.driver().token(presented.id.to_owned()).await?;
-        Ok(found.filter(|(_, kept)| same(kept, &presented.digest)).map(|(token, _)| ProvenToken(token)))
+        let Some(row) = found.filter(|row| same(&row.digest, &presented.digest)) else { return Ok(None) };
+        Ok(self.is_sealed(&row).await?.then_some(ProvenToken(row.token)))
+    }
+
+    /// Returns when tokens made with a credential expire at the latest; `None` = never.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn latest_expiry(&self, credential: &Credential) -> Result<Option<Timestamp>> {
+        let Credential::Token(token) = credential else { return Ok(credential.expires_at()) };
+        match (token.browser, token.ancestors.last()) {
+            (Some(SignIn::Token), Some(parent)) => {
+                let parent = self.driver().token(parent.clone()).await?;
+                Ok(parent.map_or(token.expires_at, |parent| parent.token.expires_at))
+            }
+            (Some(SignIn::Link), _) => Ok(None),
+            _ => Ok(token.expires_at),
+        }
     }
 
     /// Returns every token, the oldest first.
@@ -279,7 +434,7 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn use_up_token(&self, token: &ProvenToken, now: Timestamp) -> Result<bool> {
-        self.driver().use_up_token(token.id.clone(), now).await
+        self.driver().use_up_token(token.id.clone(), now, self.next_head(now)).await
     }
 
     /// Revokes a token within a reach and all that descend from it; `false` if the reach has none of this id.
@@ -289,7 +444,7 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn revoke_token(&self, id: &str, reach: &TokenReach, now: Timestamp) -> Result<bool> {
-        self.driver().revoke_token(id.to_owned(), reach.clone(), now).await
+        self.driver().revoke_token(id.to_owned(), reach.clone(), now, self.next_head(now)).await
     }
 
     /// Revokes a token, and all that descend from it, because its holder asked for it.
@@ -298,7 +453,7 @@ impl System {
     /// `Unavailable`, `Corrupt`.
     pub async fn give_up_token(&self, token: &ProvenToken, now: Timestamp) -> Result<bool> {
         let itself = TokenReach { caller: None, family: Some(token.id.clone()) };
-        self.driver().revoke_token(token.id.clone(), itself, now).await
+        self.driver().revoke_token(token.id.clone(), itself, now, self.next_head(now)).await
     }
 
     /// Deletes the ended tokens of a caller, and returns how many are still valid. Creates no database.

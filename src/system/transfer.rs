@@ -137,7 +137,15 @@ pub(crate) const TABLES: &[Table] = &[
             ("revoked_at", Type::Int),
             ("used_at", Type::Int),
             ("ancestors", Type::Text),
+            ("seal", Type::Blob),
         ],
+    },
+    Table {
+        name: "state of the tokens",
+        sqlite: "token_state",
+        postgres: "system_token_state",
+        keys: 1,
+        columns: &[("one", Type::Int), ("generation", Type::Int), ("head", Type::Blob)],
     },
     Table {
         name: "credentials",

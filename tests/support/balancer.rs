@@ -47,6 +47,11 @@ impl Decks {
         Self { home, homes, servers, balancer, environment: all, _pooler: pooler, _postgres: postgres }
     }
 
+    /// Starts another server with the data of one of them.
+    pub(crate) fn restart(&self, index: usize) -> Server {
+        launch(&self.homes[index], NAMES[index], &self.environment)
+    }
+
     /// Prepares a run of the program with the environment and the data of a server.
     pub(crate) fn command(&self, index: usize, arguments: &[&str]) -> Command {
         let mut command = self.homes[index].command(KEY, arguments);

@@ -18,6 +18,14 @@ pub(crate) enum TokenCommand {
     Create(TokenCreateArgs),
     /// List tokens, without their secrets
     List,
+    /// Seal tokens that were made before there was a memory key, and are refused since
+    Adopt {
+        /// Token ids; all that are refused if there are none
+        ids: Vec<String>,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
     /// Revoke a token and those that it made; every server rejects them within a second
     Revoke {
         /// Token id, as shown by `list`

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use helmdeck_conversation::Conversations;
-use helmdeck_core::SystemClock;
+use helmdeck_core::{Clock, SystemClock};
 use helmdeck_engine::PackInfo;
 use helmdeck_memory::open::Location;
 use helmdeck_seam::Seam;
@@ -210,7 +210,18 @@ async fn system_database(report: &mut Report, setup: &Setup) {
         ));
     }
     match system.exists().await {
-        Ok(true) => report.fact("system", system.location()),
+        Ok(true) => {
+            report.fact("system", system.location());
+            match system.unsealed_tokens(SystemClock::default().now()).await {
+                Ok(unsealed) if !unsealed.is_empty() => report.warnings.push(format!(
+                    "{} valid API tokens are refused, because no seal under the memory key proves them: `helmdeck token \
+                     adopt` shows them, and seals those that are yours",
+                    unsealed.len()
+                )),
+                Ok(_) => {}
+                Err(error) => report.failed("system", &Failure::from(error)),
+            }
+        }
         Ok(false) => report.fact("system", format!("{}, not there yet; the first write creates it", system.location())),
         Err(error) => report.failed("system", &Failure::from(error)),
     }

@@ -1,6 +1,7 @@
 //! `helmdeck memory rotate`: re-encrypts every row with the current key while servers run.
 
 use helmdeck_core::text::count;
+use helmdeck_core::{Clock, SystemClock};
 use std::time::Instant;
 
 use helmdeck_memory::rotate::{End, RotateError, rotate};
@@ -46,6 +47,9 @@ async fn with_store(setup: &Setup, store: &dyn Store, ring: &KeyRing) -> Result<
         }
     };
     let rotated = answer.map_err(failure)?;
+    if rotated.end == End::Done {
+        setup.system()?.reseal_tokens(SystemClock::default().now()).await?;
+    }
     let seconds = start.elapsed().as_secs_f64();
     let mut value = serde_json::to_value(&rotated).unwrap_or_default();
     value["seconds"] = json!((seconds * 1000.0).round() / 1000.0);

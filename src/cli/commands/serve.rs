@@ -93,7 +93,6 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     replicas.set(setup.settings.server.replicas);
     let mut server = Server::new(engine.clone(), setup.settings.server.clone())
         .mcp(setup.settings.mcp.clone())
-        .seal_sessions(session_keys(&setup.settings, setup.ring.as_ref())?)
         .replicas(replicas.clone())
         .tracer(export.tracer())
         .conversations(setup.conversations.clone())
@@ -101,6 +100,19 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     if let Some(root) = project.root.clone() {
         let sending = send_waiting(root, project.environment);
         tokio::spawn(stop.clone().run_until_cancelled_owned(sending));
+    }
+    if let Some(keys) = session_keys(&setup.settings, setup.ring.as_ref())? {
+        server = server.seal_sessions(keys, setup.system()?);
+    }
+    if let (Ok(system), true) = (setup.system(), setup.settings.auth.api_tokens)
+        && let Ok(unsealed) = system.unsealed_tokens(SystemClock::default().now()).await
+        && !unsealed.is_empty()
+    {
+        tracing::warn!(
+            tokens = unsealed.len(),
+            "valid API tokens are refused, because no seal under the memory key proves them; `helmdeck token adopt` shows \
+             them, and seals those that are yours"
+        );
     }
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));

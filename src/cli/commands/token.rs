@@ -22,6 +22,7 @@ pub(crate) async fn run(setup: &Setup, command: &TokenCommand) -> Result<()> {
     match command {
         TokenCommand::Create(arguments) => create(setup, arguments).await,
         TokenCommand::List => list(setup).await,
+        TokenCommand::Adopt { ids, yes } => adopt(setup, ids, *yes).await,
         TokenCommand::Revoke { id } => revoke(setup, id).await,
     }
 }
@@ -101,6 +102,40 @@ async fn list(setup: &Setup) -> Result<()> {
         });
         table(["ID", "NAME", "TENANT", "USER", "SCOPE", "STATE", "USED"], rows)
     })
+}
+
+async fn adopt(setup: &Setup, ids: &[String], yes: bool) -> Result<()> {
+    let (system, now) = (setup.system()?, SystemClock::default().now());
+    if setup.ring.is_none() {
+        return Err(Failure::config("no memory key is set, so tokens are not sealed, and none is refused for that"));
+    }
+    let mut refused = system.unsealed_tokens(now).await?;
+    if let Some(unknown) = ids.iter().find(|id| refused.iter().all(|token| token.id != **id)) {
+        return Err(Failure::new(Exit::Absent, format!("{unknown:?} is the id of no valid token that is refused"))
+            .with_hint("`helmdeck token adopt` shows those that are"));
+    }
+    refused.retain(|token| ids.is_empty() || ids.contains(&token.id));
+    if refused.is_empty() {
+        return setup
+            .output
+            .either(&json!({"adopted": []}), || "no token is refused for the lack of a seal".to_owned());
+    }
+    // A token that somebody else wrote into the database is among them: the operator has to look.
+    for token in &refused {
+        setup.output.note(&format!(
+            "{} {:?} of {}/{}, scope {:?}, made at {}",
+            token.id,
+            token.name,
+            token.tenant,
+            token.subject,
+            token.scope,
+            token.created_at.to_rfc3339()
+        ));
+    }
+    setup.output.confirm(&format!("accept these {} tokens from now on", refused.len()), yes)?;
+    let ids: Vec<String> = refused.into_iter().map(|token| token.id).collect();
+    system.adopt_tokens(ids.clone(), now).await?;
+    setup.output.either(&json!({"adopted": ids}), || format!("{} tokens are sealed and accepted", ids.len()))
 }
 
 async fn revoke(setup: &Setup, id: &str) -> Result<()> {

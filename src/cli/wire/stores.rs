@@ -131,7 +131,7 @@ impl Setup {
         let mut config = self.settings.memory.store();
         let url = self.settings.system_url()?;
         self.share_connections(&url, &mut config)?;
-        let system = crate::system::at(&url, &config)?;
+        let system = crate::system::at(&url, &config)?.with_keys(self.ring.clone());
         // One handle for all users, so that they share its connections.
         Ok(self.system.get_or_init(|| system).clone())
     }

@@ -17,11 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::secrets::Secret;
-use helmdeck_core::{Caller, Clock, Code, Credential, Error, Identity, Permissions, Timestamp, TokenCredential};
+use helmdeck_core::{
+    Caller, Clock, Code, Credential, Error, Identity, Permissions, SignIn, Timestamp, TokenCredential,
+};
 use helmdeck_egress::Egress;
 use helmdeck_server_config::{AuthConfig, KeySource};
 use helmdeck_system::System;
-use helmdeck_system::tokens::{ApiToken, LINK, PAGES, PREFIX, PresentedToken, ProvenToken, USED_EVERY};
+use helmdeck_system::tokens::{ApiToken, LINK, OF_JWT, PAGES, PREFIX, PresentedToken, ProvenToken, USED_EVERY};
 use http::{HeaderMap, Uri};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use moka::sync::Cache;
@@ -300,8 +302,17 @@ impl Access {
 
 /// Returns the caller that a token proves.
 fn caller_of_token(token: &ProvenToken) -> Result<Caller, String> {
-    let credential =
-        TokenCredential { id: token.id.clone(), ancestors: token.ancestors.clone(), expires_at: token.expires_at };
+    let signed_in = match (token.has_word(OF_JWT), token.ancestors.is_empty()) {
+        (true, _) => SignIn::Jwt,
+        (false, true) => SignIn::Link,
+        (false, false) => SignIn::Token,
+    };
+    let credential = TokenCredential {
+        id: token.id.clone(),
+        ancestors: token.ancestors.clone(),
+        expires_at: token.expires_at,
+        browser: is_for_pages(token).then_some(signed_in),
+    };
     let identity = Identity::new(&token.tenant, &token.subject)?;
     Ok(Caller::proven(identity, Permissions::of_scope(&token.scope), Credential::Token(Arc::new(credential))))
 }

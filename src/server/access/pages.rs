@@ -8,7 +8,7 @@ use std::time::Duration;
 use helmdeck_core::{Caller, Code, Error, Identity, Permissions, Secret, Timestamp};
 use helmdeck_server_config::{host_name, is_local_name};
 use helmdeck_system::System;
-use helmdeck_system::tokens::{LINK, NewToken, PAGES, PresentedToken, ProvenToken};
+use helmdeck_system::tokens::{LINK, NewToken, OF_JWT, PAGES, PresentedToken, ProvenToken};
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use sha2::{Digest, Sha256};
@@ -121,11 +121,12 @@ impl Access {
         let now = self.clock.now();
         let ends = now.saturating_add(SIGNED_IN_FOR);
         let ends = caller.credential.expires_at().map_or(ends, |expires| ends.min(expires));
+        let of_jwt = if caller.credential.is_of_jwt() { format!(" {OF_JWT}") } else { String::new() };
         let browser = NewToken {
             name: "web".to_owned(),
             tenant: caller.identity.tenant().to_owned(),
             subject: caller.identity.user().to_owned(),
-            scope: format!("{} {PAGES}", caller.permissions.to_scope()),
+            scope: format!("{} {PAGES}{of_jwt}", caller.permissions.to_scope()),
             created_at: now,
             expires_at: Some(ends),
             ancestors: caller.credential.ancestors_of_child(),

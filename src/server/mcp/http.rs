@@ -30,8 +30,7 @@ use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
 use super::running::Unstarted;
-use super::session_seal::SessionSeal;
-use super::sessions::{Reservation, Session, Sessions};
+use super::sessions::{Reservation, SealedSessions, Session, Sessions};
 use super::span::{self, Asked};
 use super::state::{CallerContext, McpState, visiting};
 use super::stream::Stream;
@@ -71,11 +70,11 @@ impl Mcp {
         config: McpConfig,
         clock: Arc<dyn Clock>,
         extra: Option<Arc<dyn Extra>>,
-        seal: Option<SessionSeal>,
+        sealed: Option<SealedSessions>,
         tracer: Option<Tracer>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let sessions = Arc::new(Sessions::new(config.clone(), clock, seal));
+        let sessions = Arc::new(Sessions::new(config.clone(), clock, sealed));
         let max_body_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
         // Host and Origin are checked before, for all transports.
         let mut settings = StreamableHttpServerConfig::default()
@@ -178,10 +177,15 @@ impl Inner {
     async fn listen(&self, parts: Parts, asking: Asking) -> Response {
         let deletes = parts.method == Method::DELETE;
         let session = asking.session.clone();
+        if let Some(session) = session.as_ref().filter(|_| deletes)
+            && let Err(error) = self.sessions.end(session).await
+        {
+            return Problem::from(error).into_response();
+        }
         let response = Box::pin(self.service.handle(self.request(parts, Bytes::new(), asking))).await;
         match session {
             Some(session) if deletes => {
-                self.sessions.end(&session).await;
+                self.sessions.close(session.id()).await;
                 response.map(Body::new)
             }
             Some(session) => {

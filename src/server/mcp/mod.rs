@@ -34,6 +34,7 @@ pub use extra::Extra;
 pub use helmdeck_server_config::McpConfig;
 pub(crate) use http::Mcp;
 pub(crate) use session_seal::SessionSeal;
+pub(crate) use sessions::SealedSessions;
 pub use state::{Absolute, LocalClient};
 pub use stdio::Stdio;
 pub(crate) use uri::encode;

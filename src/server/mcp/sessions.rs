@@ -2,16 +2,17 @@
 //!
 //! A session belongs to the caller that began it. For all other callers it does not exist, so its id opens nothing.
 //!
-//! With a [`SessionSeal`] a session is in its id, and what is here is a copy: it is dropped at will and made again from
-//! the id, by any replica.
+//! With a [`SealedSessions`] a session is in its id, and what is here is a copy: it is dropped at will and made again
+//! from the id, by any replica. That it has ended is in the system database, where every replica looks.
 
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use helmdeck_core::{Caller, Clock, Code, Error, Identity, Result, Timestamp};
+use helmdeck_core::{Caller, Clock, Code, Error, Identity, Result};
+use helmdeck_system::System;
 use rmcp::model::InitializeRequestParams;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{SessionManager, SessionState, SessionStore, SessionStoreError};
@@ -23,8 +24,16 @@ use crate::validity::{Standing, Validity};
 
 /// Interval of the check for idle sessions and for sessions whose token ended.
 const SWEEP: Duration = Duration::from_secs(10);
-/// Maximum number of sealed sessions that this replica remembers as ended.
-const MAX_ENDED: usize = 4096;
+/// Interval of the look for sealed sessions that ended at another replica.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What makes sessions that all replicas continue.
+#[derive(Debug, Clone)]
+pub(crate) struct SealedSessions {
+    pub(crate) seal: SessionSeal,
+    /// Where it is recorded which of them have ended.
+    pub(crate) system: System,
+}
 
 /// Every open session.
 pub(crate) struct Sessions {
@@ -33,15 +42,13 @@ pub(crate) struct Sessions {
     config: McpConfig,
     clock: Arc<dyn Clock>,
     /// `None` = sessions belong to this process.
-    seal: Option<SessionSeal>,
+    sealed: Option<SealedSessions>,
     open: Mutex<Open>,
 }
 
 #[derive(Default)]
 struct Open {
     by_id: HashMap<Arc<str>, Arc<Session>>,
-    /// Sealed sessions that their clients ended here, and when they end everywhere; oldest first.
-    ended: VecDeque<(Arc<str>, Timestamp)>,
     /// Number of sessions that are beginning.
     beginning: usize,
     sweeping: bool,
@@ -64,6 +71,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct State {
     used_at: Duration,
+    /// When a sealed session was last known not to have ended.
+    looked_at: Duration,
     validity: Validity,
     streams: usize,
 }
@@ -82,16 +91,16 @@ impl std::fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(config: McpConfig, clock: Arc<dyn Clock>, seal: Option<SessionSeal>) -> Self {
+    pub(crate) fn new(config: McpConfig, clock: Arc<dyn Clock>, sealed: Option<SealedSessions>) -> Self {
         let mut manager = LocalSessionManager::default();
         // Calls that bypass rmcp keep a session alive too, so rmcp's own idle timer is off.
         manager.session_config.keep_alive = None;
-        Self { manager: Arc::new(manager), config, clock, seal, open: Mutex::default() }
+        Self { manager: Arc::new(manager), config, clock, sealed, open: Mutex::default() }
     }
 
     /// Returns what rmcp asks for sessions that it does not know; `None` unless ids are sealed.
     pub(crate) fn store(self: &Arc<Self>) -> Option<Arc<dyn SessionStore>> {
-        self.seal.as_ref()?;
+        self.sealed.as_ref()?;
         Some(Arc::new(Handshakes(Arc::downgrade(self))))
     }
 
@@ -100,25 +109,61 @@ impl Sessions {
     /// From now on the caller's current token counts. A sealed session that another replica began is continued here.
     ///
     /// # Errors
-    /// As [`Self::room`].
+    /// As [`Self::room`]; `overloaded` if it is not known whether a session that began elsewhere has ended.
     pub(crate) async fn find(
         self: &Arc<Self>,
         id: &str,
         caller: &Caller,
         validity: &Validity,
     ) -> Result<Option<Arc<Session>>> {
-        let Some(seal) = &self.seal else { return Ok(self.known(id, caller, validity)) };
-        let Some(sealed) = seal.open(&caller.identity, id) else { return Ok(None) };
-        if let Some(session) = self.known(&sealed.id, caller, validity) {
-            return Ok(Some(session));
+        let Some(sealing) = &self.sealed else { return Ok(self.known(id, caller, validity)) };
+        let Some(sealed) = sealing.seal.open(&caller.identity, id) else { return Ok(None) };
+        let known = self.known(&sealed.id, caller, validity);
+        let asked = self.clock.monotonic();
+        if let Some(session) = &known
+            && asked.saturating_sub(session.state().looked_at) < LOOK
+        {
+            return Ok(known);
         }
-        if self.open().ended.iter().any(|(ended, _)| *ended == sealed.id) {
-            return Ok(None);
+        match (sealing.system.ended_sessions(vec![sealed.id.to_string()], self.clock.now()).await, known) {
+            (Ok(ended), _) if !ended.is_empty() => {
+                self.close(&sealed.id).await;
+                return Ok(None);
+            }
+            (Ok(_), Some(session)) => {
+                session.state().looked_at = asked;
+                return Ok(Some(session));
+            }
+            (Ok(_), None) => {}
+            // Its token is good, and it was open the last time: it goes on without the database.
+            (Err(_), Some(session)) => return Ok(Some(session)),
+            (Err(error), None) => {
+                let message = "the record of MCP sessions is not available";
+                return Err(Error::new(Code::Overloaded, message).with_source(error).with_retry_after(LOOK));
+            }
         }
         let place = self.room(caller).await?;
         let id = Arc::clone(&sealed.id);
-        self.insert(place, id, caller, validity.clone(), Some(sealed.clone()));
+        self.insert(place, id, caller, validity.clone(), Some(sealed.clone()), asked);
         Ok(self.known(&sealed.id, caller, validity))
+    }
+
+    /// Closes sealed sessions that ended at another replica.
+    async fn look_for_ended(&self) {
+        let Some(sealing) = &self.sealed else { return };
+        let asked = self.clock.monotonic();
+        let ids: Vec<String> = self.open().by_id.keys().map(|id| (**id).to_owned()).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let Ok(ended) = sealing.system.ended_sessions(ids.clone(), self.clock.now()).await else { return };
+        for id in &ended {
+            self.close(id).await;
+        }
+        let open = self.open();
+        for session in ids.iter().filter_map(|id| open.by_id.get(&**id)) {
+            session.state().looked_at = asked;
+        }
     }
 
     fn known(&self, id: &str, caller: &Caller, validity: &Validity) -> Option<Arc<Session>> {
@@ -148,7 +193,7 @@ impl Sessions {
             let owned = |session: &&Arc<Session>| same(&session.owner, &caller.identity);
             let full = open.by_id.values().filter(owned).count() >= self.config.sessions_per_caller;
             let all_full = open.by_id.len() + open.beginning >= self.config.sessions_max;
-            let may_close = |session: &&Arc<Session>| match &self.seal {
+            let may_close = |session: &&Arc<Session>| match &self.sealed {
                 Some(_) => session.is_at_rest() && (owned(session) || !full),
                 None => full && owned(session) && !caller.identity.is_anonymous(),
             };
@@ -181,13 +226,13 @@ impl Sessions {
         validity: Validity,
         handshake: InitializeRequestParams,
     ) -> Result<String> {
-        let sealed = self.seal.as_ref().map(|seal| {
+        let sealed = self.sealed.as_ref().map(|SealedSessions { seal, .. }| {
             let sealed = seal.begin(id, handshake);
             seal.seal(&caller.identity, &sealed).map(|shown| (sealed, shown))
         });
         let failed = |error| Error::new(Code::Internal, "the session id cannot be sealed").with_source(error);
         let (sealed, shown) = sealed.transpose().map_err(failed)?.unzip();
-        self.insert(place, id.into(), caller, validity, sealed);
+        self.insert(place, id.into(), caller, validity, sealed, self.clock.monotonic());
         Ok(shown.unwrap_or_else(|| id.to_owned()))
     }
 
@@ -198,6 +243,7 @@ impl Sessions {
         caller: &Caller,
         validity: Validity,
         sealed: Option<SealedSession>,
+        looked_at: Duration,
     ) {
         let identity = match caller.identity.session() {
             Some(_) => Arc::clone(&caller.identity),
@@ -212,7 +258,7 @@ impl Sessions {
             identity,
             sealed,
             running: Running::default(),
-            state: Mutex::new(State { used_at: self.clock.monotonic(), validity, streams: 0 }),
+            state: Mutex::new(State { used_at: self.clock.monotonic(), looked_at, validity, streams: 0 }),
         };
         let mut open = self.open();
         // Two requests may continue one sealed session at once; they share it.
@@ -225,19 +271,19 @@ impl Sessions {
         }
     }
 
-    /// Ends a session because its client asked for it.
+    /// Records for all replicas that a session has ended, because its client asked for it.
     ///
-    /// Other replicas don't learn of the end of a sealed session: there its id is good until it expires.
-    pub(crate) async fn end(&self, session: &Session) {
-        if let Some(sealed) = &session.sealed {
-            let (mut open, now) = (self.open(), self.clock.now());
-            open.ended.retain(|(_, ends_at)| *ends_at > now);
-            if open.ended.len() >= MAX_ENDED {
-                open.ended.pop_front();
-            }
-            open.ended.push_back((Arc::clone(&sealed.id), sealed.ends_at));
+    /// # Errors
+    /// `overloaded` if that cannot be recorded.
+    pub(crate) async fn end(&self, session: &Session) -> Result<()> {
+        if let (Some(sealing), Some(sealed)) = (&self.sealed, &session.sealed) {
+            let ended = sealing.system.end_session(&sealed.id, self.clock.now(), sealed.ends_at).await;
+            ended.map_err(|error| {
+                let message = "the end of the session could not be recorded; end it again";
+                Error::new(Code::Overloaded, message).with_source(error).with_retry_after(LOOK)
+            })?;
         }
-        self.close(&session.id).await;
+        Ok(())
     }
 
     /// Closes a session here: cancels its calls and ends its streams.
@@ -299,11 +345,17 @@ impl SessionStore for Handshakes {
 }
 
 async fn sweep_regularly(sessions: Weak<Sessions>) {
+    let mut since = Duration::ZERO;
     loop {
-        tokio::time::sleep(SWEEP).await;
-        match sessions.upgrade() {
-            Some(sessions) if sessions.sweep().await => {}
-            _ => return,
+        tokio::time::sleep(LOOK).await;
+        let Some(sessions) = sessions.upgrade() else { return };
+        sessions.look_for_ended().await;
+        since += LOOK;
+        if since >= SWEEP {
+            since = Duration::ZERO;
+            if !sessions.sweep().await {
+                return;
+            }
         }
     }
 }

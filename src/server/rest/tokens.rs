@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use helmdeck_core::{Caller, Code, Credential, Error, Identity, Permission, Permissions, Timestamp};
+use helmdeck_core::{Caller, Code, Error, Identity, Permission, Permissions, Timestamp};
 use helmdeck_memory::StoreError;
 use helmdeck_system::tokens::{ApiToken, NewToken, TokenQuery, TokenReach};
 use http::StatusCode;
@@ -24,6 +24,7 @@ use crate::access::{By, need, need_token};
 use crate::app::App;
 use crate::operator::system_error;
 use crate::problem::Problem;
+use crate::validity::EndsCredential;
 
 /// Name of a token in refusals.
 const TOKEN: &str = "a token";
@@ -112,15 +113,17 @@ async fn list(
 async fn create(State(state): State<OperatorState>, By(caller): By, request: Request) -> Result<Response, Problem> {
     need_token(&caller, TOKEN)?;
     need(&caller, &Permission::TokensWrite)?;
-    if matches!(caller.credential, Credential::Jwt { .. }) && !state.operator.tokens_by_jwt {
+    if caller.credential.is_of_jwt() && !state.operator.tokens_by_jwt {
         let message =
             "a JSON Web Token makes no API tokens here; the operator allows it with auth.tokens_by_jwt = true";
         return Err(Problem::new(Code::Forbidden, message));
     }
     let wanted: WantedToken = state.engine.limits.read_json(request, MAX_REQUEST_BYTES).await?;
     let now = state.clock.now();
-    let token = checked(&caller, wanted, now)?;
-    let creating = state.operator.system()?.create_token(token);
+    let system = state.operator.system()?;
+    let latest = state.engine.limits.in_time(system.latest_expiry(&caller.credential)).await?.map_err(system_error)?;
+    let token = checked(&caller, wanted, now, latest)?;
+    let creating = system.create_token(token);
     let (made, text) = state.engine.limits.in_time(creating).await?.map_err(|error| match error {
         StoreError::Invalid(why) => Error::new(Code::Forbidden, why),
         error => system_error(error),
@@ -151,11 +154,18 @@ async fn revoke(State(state): State<OperatorState>, By(caller): By, path: PathVa
     }
     let by = &caller.identity;
     tracing::info!(token = id, by = %format_args!("{}/{}", by.tenant(), by.user()), "an API token was revoked");
-    Ok(nothing())
+    let mut response = nothing();
+    response.extensions_mut().insert(EndsCredential);
+    Ok(response)
 }
 
-/// Checks a new token against the rights of its creator.
-fn checked(caller: &Caller, wanted: WantedToken, now: Timestamp) -> Result<NewToken, Problem> {
+/// Checks a new token against the rights of its creator. `latest` is when it expires at the latest.
+fn checked(
+    caller: &Caller,
+    wanted: WantedToken,
+    now: Timestamp,
+    latest: Option<Timestamp>,
+) -> Result<NewToken, Problem> {
     let admin = caller.permissions.allow(&Permission::Admin);
     let invalid = |message: String| Problem::new(Code::InvalidInput, message);
     if caller.identity.session().is_some() {
@@ -183,7 +193,7 @@ fn checked(caller: &Caller, wanted: WantedToken, now: Timestamp) -> Result<NewTo
         need(caller, &Permission::Admin)?;
     }
     let asked = life.map(|life| now.saturating_add(life));
-    let expires_at = match (asked, caller.credential.expires_at()) {
+    let expires_at = match (asked, latest) {
         (Some(asked), Some(limit)) => Some(asked.min(limit)),
         (asked, limit) => asked.or(limit),
     };

@@ -130,3 +130,26 @@ pub(super) async fn forget_deletes_all_keys_of_one_caller(fixture: Fixture) {
     assert_eq!(system.forget("t", "alice").await.unwrap(), 0);
     assert_eq!(system.forget("t", "bob").await.unwrap(), 1);
 }
+
+pub(super) async fn ended_sessions_are_known_until_no_clock_takes_them(fixture: Fixture) {
+    let Fixture { one, two } = fixture;
+    let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<String>>();
+    assert!(one.ended_sessions(ids(&["a"]), NOW).await.unwrap().is_empty());
+    assert!(!one.exists().await.unwrap());
+    one.end_session("a", NOW, NOW.saturating_add(MINUTE)).await.unwrap();
+    one.end_session("a", NOW, NOW.saturating_add(MINUTE)).await.unwrap();
+    two.end_session("b", NOW, NOW).await.unwrap();
+    for system in [&one, &two] {
+        let mut ended = system.ended_sessions(ids(&["a", "b", "c"]), NOW.saturating_add(MINUTE)).await.unwrap();
+        ended.sort();
+        assert_eq!(ended, ["a", "b"]);
+    }
+    // A key of a call with the same name is another one.
+    let replica = one.replica().await.unwrap();
+    fence(begin(&one, &replica, "c", NOW).await);
+    assert!(two.ended_sessions(ids(&["c"]), NOW).await.unwrap().is_empty());
+    assert_eq!(one.sweep(NOW.saturating_add(2 * MINUTE)).await.unwrap(), 1);
+    let day = NOW.saturating_add(25 * 60 * MINUTE);
+    assert!(two.ended_sessions(ids(&["a", "b"]), day).await.unwrap().is_empty());
+    assert_eq!(one.sweep(day).await.unwrap(), 2);
+}

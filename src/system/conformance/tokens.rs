@@ -8,7 +8,9 @@ use crate::System;
 use crate::tokens::{
     ApiToken, LINK_LIVES, MAX_ANCESTORS, NewToken, PresentedToken, TokenQuery, TokenReach, USED_EVERY,
 };
-use helmdeck_core::{Caller, Credential, Identity, Permissions, Timestamp, TokenCredential};
+use crate::transfer::{Row, TABLES, Table, Type, Value};
+use helmdeck_core::{Caller, Credential, Identity, Permissions, Secret, Timestamp, TokenCredential};
+use helmdeck_memory::{KeyRing, MemoryKey};
 
 fn token(user: &str) -> NewToken {
     NewToken {
@@ -33,12 +35,12 @@ fn reach(user: &str, credential: Credential) -> TokenReach {
 
 /// Returns the reach of a token.
 fn family_reach(token: &ApiToken) -> TokenReach {
-    let TokenCredential { id, ancestors, expires_at } = credential(token);
-    reach(&token.subject, Credential::Token(Arc::new(TokenCredential { id, ancestors, expires_at })))
+    reach(&token.subject, Credential::Token(Arc::new(credential(token))))
 }
 
 fn credential(token: &ApiToken) -> TokenCredential {
-    TokenCredential { id: token.id.clone(), ancestors: token.ancestors.clone(), expires_at: token.expires_at }
+    let (id, ancestors, expires_at) = (token.id.clone(), token.ancestors.clone(), token.expires_at);
+    TokenCredential { id, ancestors, expires_at, browser: None }
 }
 
 /// Makes a token, by another one if there is one.
@@ -235,4 +237,134 @@ pub(super) async fn revocation_and_creation_at_once_leave_no_orphan(fixture: Fix
             assert_eq!(kept.revoked_at, Some(NOW), "a token outlived its ancestor");
         }
     }
+}
+
+fn keys(current: u8, previous: Option<u8>) -> Option<KeyRing> {
+    let key = |byte: u8| MemoryKey::parse("K", &format!("{byte:02x}").repeat(32)).unwrap();
+    Some(KeyRing::new(key(current), previous.into_iter().map(key).collect()))
+}
+
+async fn is_good(system: &System, text: &Secret) -> bool {
+    system.prove_token(&PresentedToken::parse(text.expose()).unwrap()).await.unwrap().is_some()
+}
+
+/// The rows of a table, which whoever can write the database can read and write.
+async fn rows(system: &System, name: &str) -> Vec<Row> {
+    system.driver().rows(table(name), None, 1000).await.unwrap()
+}
+
+async fn put(system: &System, name: &str, rows: &[Row]) {
+    system.driver().put_rows(table(name), rows.to_vec()).await.unwrap();
+}
+
+fn table(name: &str) -> &'static Table {
+    TABLES.iter().find(|table| table.name == name).unwrap()
+}
+
+const TOKENS: &str = "API tokens";
+const STATE: &str = "state of the tokens";
+
+pub(super) async fn nobody_without_the_key_makes_or_changes_a_token(fixture: Fixture) {
+    let Fixture { one, two } = fixture;
+    let (early, early_text) = one.create_token(token("early")).await.unwrap();
+    let one = one.with_keys(keys(1, None));
+    assert!(!is_good(&one, &early_text).await, "it was made without the key");
+    let (parent, parent_text) = one.create_token(token("a")).await.unwrap();
+    let expires_at = Some(NOW.saturating_add(Duration::from_secs(3600)));
+    let child = NewToken { ancestors: vec![parent.id.clone()], expires_at, ..token("a") };
+    let (child, child_text) = one.create_token(child).await.unwrap();
+    let (_, other_text) = one.create_token(token("b")).await.unwrap();
+    assert!(is_good(&two, &child_text).await, "where no key is set, none is asked for");
+    let refused = two.create_token(token("a")).await.unwrap_err();
+    assert!(refused.to_string().contains("sealed with the memory key"), "{refused}");
+    let two = two.with_keys(keys(1, None));
+    let all = [&parent_text, &child_text, &other_text];
+    for text in all {
+        assert!(is_good(&one, text).await && is_good(&two, text).await);
+    }
+
+    // Every column of every token, changed or taken from another one, and copies under an id that nobody has.
+    let written = rows(&one, TOKENS).await;
+    let (columns, mut count) = (table(TOKENS).columns, 0);
+    for (at, (name, kind)) in columns.iter().enumerate().filter(|(_, (name, _))| *name != "used_at") {
+        for row in &written {
+            let mut values: Vec<Value> = written.iter().map(|other| other[at].clone()).collect();
+            values.extend(match kind {
+                Type::Text => [Value::Text("admin".to_owned()), Value::Text(String::new())],
+                Type::Blob => [Value::Blob(vec![7; 32]), Value::Blob(vec![0; 32])],
+                _ => [Value::Int(NOW.micros() + 1_000_000_000_000), Value::Int(NOW.micros() + 1)],
+            });
+            for value in values.into_iter().filter(|value| *value != row[at]) {
+                let mut changed = row.clone();
+                changed[at] = value;
+                if *name == "id" {
+                    count += 1;
+                    changed[1] = Value::Blob(vec![count; 32]);
+                }
+                // No two have one digest.
+                if one.driver().put_rows(table(TOKENS), vec![changed.clone()]).await.is_err() {
+                    assert_eq!(*name, "digest");
+                    continue;
+                }
+                let (Value::Text(id), Value::Blob(digest)) = (&changed[0], &changed[1]) else { unreachable!() };
+                let presented = PresentedToken { id, digest: digest[..].try_into().unwrap() };
+                let proven = two.prove_token(&presented).await.unwrap();
+                // Whoever can write can revoke.
+                assert!(proven.is_none_or(|token| *name == "revoked_at" && !token.is_live(NOW)), "{name}: {changed:?}");
+                put(&one, TOKENS, &written).await;
+            }
+        }
+    }
+    for text in all {
+        assert!(is_good(&two, text).await);
+    }
+
+    // Revoked ones that are put back, one that descends from them, and an older head.
+    let before = rows(&one, STATE).await;
+    assert!(one.revoke_token(&parent.id, &TokenReach::all(), NOW).await.unwrap());
+    put(&one, TOKENS, &written).await;
+    for system in [&one, &two] {
+        assert!(!is_good(system, &parent_text).await && !is_good(system, &child_text).await);
+        assert!(is_good(system, &other_text).await);
+    }
+    let after = rows(&one, STATE).await;
+    put(&one, STATE, &before).await;
+    for text in all {
+        assert!(!is_good(&two, text).await, "it knows a later head");
+    }
+    put(&one, STATE, &after).await;
+    // No head, or another one: no token. Those that the operator names are sealed anew.
+    let mut none = after.clone();
+    none[0][1] = Value::Int(1_000_000);
+    none[0][2] = Value::Null;
+    put(&one, STATE, &none).await;
+    assert!(!is_good(&two, &other_text).await);
+    let refused = two.unsealed_tokens(NOW).await.unwrap();
+    // And copies under other ids, unless they ended with the parent.
+    assert!(refused.len() >= 4, "{refused:?}");
+    let other = refused.iter().find(|token| token.subject == "b" && token.id.len() == 16).unwrap().id.clone();
+    two.adopt_tokens(vec![other, early.id.clone()], NOW).await.unwrap();
+    assert!(is_good(&two, &other_text).await && is_good(&two, &early_text).await);
+    assert!(!is_good(&two, &parent_text).await && !is_good(&two, &child_text).await);
+    assert_eq!(two.unsealed_tokens(NOW).await.unwrap().len(), refused.len() - 2);
+    assert!(child.ancestors.contains(&parent.id));
+}
+
+pub(super) async fn a_new_key_seals_tokens_anew(fixture: Fixture) {
+    let Fixture { one, two } = fixture;
+    let old = one.with_keys(keys(1, None));
+    let (_, text) = old.create_token(token("a")).await.unwrap();
+    let (gone, gone_text) = old.create_token(token("a")).await.unwrap();
+    let new = two.with_keys(keys(2, Some(1)));
+    // What the new server does, the old one understands until all are sealed anew.
+    let (_, later) = new.create_token(token("a")).await.unwrap();
+    assert!(new.revoke_token(&gone.id, &TokenReach::all(), NOW).await.unwrap());
+    for system in [&old, &new] {
+        assert!(is_good(system, &text).await && is_good(system, &later).await);
+    }
+    let written = rows(&new, TOKENS).await;
+    assert_eq!(new.reseal_tokens(NOW).await.unwrap(), 2);
+    assert_ne!(rows(&new, TOKENS).await, written);
+    assert!(is_good(&new, &text).await && is_good(&new, &later).await && !is_good(&new, &gone_text).await);
+    assert!(!is_good(&old, &text).await, "it has no key for them");
 }

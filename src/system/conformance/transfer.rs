@@ -85,7 +85,7 @@ pub(crate) async fn a_copy_holds_the_same(source: System, target: System) {
     fill(&source).await;
     let copied = source.copy_to(&target).await.unwrap();
     let rows: Vec<u64> = copied.iter().map(|table| table.rows).collect();
-    assert_eq!(rows, [701, 1, 2, 2, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(rows, [701, 1, 2, 2, 1, 1, 1, 1, 1, 1, 1]);
     assert_eq!(source.copy_to(&target).await.unwrap(), copied, "a second copy changes nothing");
     assert_eq!(target.counters().await.unwrap(), source.counters().await.unwrap());
     assert_eq!(target.statistics().await.unwrap(), source.statistics().await.unwrap());

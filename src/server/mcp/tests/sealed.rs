@@ -3,25 +3,37 @@
 use std::time::Duration;
 
 use helmdeck_memory::{KeyRing, MemoryKey};
-use helmdeck_testkit::ends;
+use helmdeck_system::System;
+use helmdeck_testkit::{ends, until};
 
 use super::*;
-use crate::mcp::SessionSeal;
+use crate::mcp::{SealedSessions, SessionSeal};
 
-/// Two replicas with the same memory key, and the same clock.
-fn replicas(fixture: &Fixture, config: &McpConfig) -> [Mcp; 2] {
+/// Two replicas with the same memory key, system database and clock, and the folder of the database.
+fn replicas(fixture: &Fixture, config: &McpConfig) -> (tempfile::TempDir, [Mcp; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let system = System::at(folder.path().join("system.db"));
     let ring = Arc::new(KeyRing::new(MemoryKey::parse("K", &"ab".repeat(32)).unwrap(), Vec::new()));
-    [(); 2].map(|()| {
+    let both = [(); 2].map(|()| {
         let clock: Arc<dyn helmdeck_core::Clock> = Arc::clone(&fixture.clock) as _;
         let seal = SessionSeal::new(Arc::clone(&ring), Arc::clone(&clock), config.session_lifetime);
-        Mcp::new(fixture.engine.clone(), &ServerConfig::default(), config.clone(), clock, None, Some(seal), None)
-    })
+        Mcp::new(
+            fixture.engine.clone(),
+            &ServerConfig::default(),
+            config.clone(),
+            clock,
+            None,
+            Some(SealedSessions { seal, system: system.clone() }),
+            None,
+        )
+    });
+    (folder, both)
 }
 
 #[tokio::test]
 async fn any_replica_continues_a_session() {
     let fixture = Fixture::plain().await;
-    let [here, there] = replicas(&fixture, &McpConfig::default());
+    let [here, there] = replicas(&fixture, &McpConfig::default()).1;
     let owner = caller("t", "u", "packs:run");
     let session = begin_as(&here, &owner).await.unwrap();
     let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
@@ -38,14 +50,14 @@ async fn any_replica_continues_a_session() {
 #[tokio::test]
 async fn first_request_at_another_replica_may_be_any() {
     let fixture = Fixture::plain().await;
-    let [here, _] = replicas(&fixture, &McpConfig::default());
+    let [here, _] = replicas(&fixture, &McpConfig::default()).1;
     let owner = caller("t", "u", "packs:run");
     let session = begin_as(&here, &owner).await.unwrap();
     let unknown = json!({"name": "test__none", "arguments": {}});
     let progress = json!({"name": "test__plain", "arguments": {}, "_meta": {"progressToken": 1}});
     for (method, params) in [("tools/call", unknown), ("tools/call", progress), ("ping", json!({}))] {
         // A replica that has seen nothing of the session.
-        let [_, there] = replicas(&fixture, &McpConfig::default());
+        let [_, there] = replicas(&fixture, &McpConfig::default()).1;
         let asked = ask_as(&there, &owner, &session, method, params);
         let answer = ends("the answer", Box::pin(asked)).await;
         assert_eq!(answer.status, 200, "{method}: {}", answer.body);
@@ -56,7 +68,7 @@ async fn first_request_at_another_replica_may_be_any() {
 #[tokio::test]
 async fn altered_expired_and_foreign_ids_are_not_found() {
     let fixture = Fixture::plain().await;
-    let [here, there] = replicas(&fixture, &McpConfig::default());
+    let [here, there] = replicas(&fixture, &McpConfig::default()).1;
     let owner = caller("t", "u", "packs:run");
     let session = begin_as(&here, &owner).await.unwrap();
     let mut altered = session.clone();
@@ -77,22 +89,52 @@ async fn altered_expired_and_foreign_ids_are_not_found() {
 }
 
 #[tokio::test]
-async fn delete_ends_a_session_where_it_is_sent() {
+async fn delete_ends_a_session_at_every_replica() {
     let fixture = Fixture::plain().await;
-    let [here, there] = replicas(&fixture, &McpConfig::default());
+    let (_folder, [here, there]) = replicas(&fixture, &McpConfig::default());
     let owner = caller("t", "u", "packs:run");
     let session = begin_as(&here, &owner).await.unwrap();
     assert_eq!(send_as(&there, &owner, Method::DELETE, Some(&session), String::new()).await.status(), 202);
     assert_eq!(ask_as(&there, &owner, &session, "ping", json!({})).await.status, 404);
-    // The other replica did not learn of it: there the id is good until it expires.
+    let gone = async || ask_as(&here, &owner, &session, "ping", json!({})).await.status == 404;
+    until("the other replica to look", gone).await;
+    let (_, open, _) = here.counts().await;
+    assert_eq!(open, 0);
+    // What another session does is not touched, nor is a stream that is open.
+    let others = begin_as(&here, &owner).await.unwrap();
+    let stream = send_as(&there, &owner, Method::GET, Some(&others), String::new()).await;
+    assert_eq!(stream.status(), 200);
+    assert_eq!(ask_as(&there, &owner, &others, "ping", json!({})).await.status, 200);
+    // It ends with its session, without a request that asks.
+    assert_eq!(send_as(&here, &owner, Method::DELETE, Some(&others), String::new()).await.status(), 202);
+    ends("the stream", read(stream)).await;
+    // A replica that was started since knows it, too.
+    fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(ask_as(&there, &owner, &others, "ping", json!({})).await.status, 404);
+}
+
+#[tokio::test]
+async fn delete_that_cannot_be_recorded_says_so() {
+    let fixture = Fixture::plain().await;
+    let (folder, [here, there]) = replicas(&fixture, &McpConfig::default());
+    let owner = caller("t", "u", "packs:run");
+    let session = begin_as(&here, &owner).await.unwrap();
+    std::fs::create_dir_all(folder.path().join("system.db")).unwrap();
+    let answer = read(send_as(&here, &owner, Method::DELETE, Some(&session), String::new()).await).await;
+    assert!(answer.status == 503 && answer.body.contains("end it again"), "{}", answer.body);
+    // What is open goes on; what began elsewhere has to be looked up.
+    fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(ask_as(&here, &owner, &session, "ping", json!({})).await.status, 200);
+    assert_eq!(ask_as(&there, &owner, &session, "ping", json!({})).await.status, 503);
+    std::fs::remove_dir(folder.path().join("system.db")).unwrap();
+    assert_eq!(ask_as(&there, &owner, &session, "ping", json!({})).await.status, 200);
 }
 
 #[tokio::test]
 async fn idle_copies_make_room_and_come_back() {
     let fixture = Fixture::plain().await;
     let config = McpConfig { sessions_max: 3, sessions_per_caller: 2, ..McpConfig::default() };
-    let [here, _] = replicas(&fixture, &config);
+    let [here, _] = replicas(&fixture, &config).1;
     let callers = [caller("t", "1", "packs:run"), caller("t", "2", "packs:run"), caller("t", "3", "packs:run")];
     let mut sessions = Vec::new();
     for owner in callers.iter().cycle().take(9) {
@@ -109,7 +151,7 @@ async fn idle_copies_make_room_and_come_back() {
 #[tokio::test]
 async fn session_with_an_open_stream_makes_no_room() {
     let fixture = Fixture::plain().await;
-    let [here, there] = replicas(&fixture, &McpConfig { sessions_max: 1, ..McpConfig::default() });
+    let [here, there] = replicas(&fixture, &McpConfig { sessions_max: 1, ..McpConfig::default() }).1;
     let (one, two) = (caller("t", "1", "packs:run"), caller("t", "2", "packs:run"));
     let session = begin_as(&here, &one).await.unwrap();
     let stream = send_as(&there, &one, Method::GET, Some(&session), String::new()).await;
@@ -124,7 +166,7 @@ async fn session_with_an_open_stream_makes_no_room() {
 #[tokio::test]
 async fn session_scope_is_the_same_on_all_replicas() {
     let fixture = Fixture::with_memory().await;
-    let [here, there] = replicas(&fixture, &McpConfig::default());
+    let [here, there] = replicas(&fixture, &McpConfig::default()).1;
     let owner = caller("t", "u", "packs:run");
     let session = begin_as(&here, &owner).await.unwrap();
     let params = json!({"name": "test__cached", "arguments": {"text": "x"}});

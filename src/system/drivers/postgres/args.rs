@@ -33,6 +33,7 @@ typed! {
     Vec<Option<String>> => TEXT_ARRAY,
     Vec<&str> => TEXT_ARRAY,
     Vec<Option<&[u8]>> => BYTEA_ARRAY,
+    Vec<Vec<u8>> => BYTEA_ARRAY,
 }
 
 impl<T: Typed> Typed for Option<T> {

@@ -83,6 +83,15 @@ impl KeyRows for Postgres {
         Ok(())
     }
 
+    async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
+        let taken = "SELECT key FROM system_keys WHERE scope = $1 AND key = ANY($2::text[]) AND expires_at > $3";
+        let found = on_server!(self, READ, |db| {
+            let rows = db.query_typed(taken, args![scope, keys, now.micros()]).await?;
+            Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?)
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
     async fn forget_keys(&self, caller: String) -> Result<u64> {
         let forget = "DELETE FROM system_keys WHERE scope >= $1 || '/' AND scope < $1 || '0'";
         let deleted = on_server!(self, READ, |db| { Ok(db.execute_typed(forget, args![caller]).await?) })?;

@@ -18,6 +18,7 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("labels", include_str!("../../migrations/postgres/added_labels.sql")),
     ("ancestors", include_str!("../../migrations/postgres/added_ancestors.sql")),
     ("heads", include_str!("../../migrations/postgres/added_heads.sql")),
+    ("token seals", include_str!("../../migrations/postgres/added_token_seals.sql")),
 ];
 
 /// Advisory lock of a migration: the first eight bytes of `hd_system`.

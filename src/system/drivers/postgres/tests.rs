@@ -65,7 +65,7 @@ async fn replicas_may_start_at_once_on_an_empty_database() {
     }
     assert_eq!(at(&url).counters().await.unwrap()[0].value, 8);
     assert_eq!(server.query(&url, "SELECT count(*) FROM system_migrations"), "1");
-    assert_eq!(server.query(&url, "SELECT count(*) FROM system_additions"), "5");
+    assert_eq!(server.query(&url, "SELECT count(*) FROM system_additions"), "6");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,6 +68,21 @@ impl KeyRows for Sqlite {
         .await
     }
 
+    async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
+        let found = self.read(move |db| {
+            let mut taken =
+                db.prepare_cached("SELECT 1 FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND expires_at > ?3")?;
+            let mut found = Vec::new();
+            for key in keys {
+                if taken.exists((&scope, &key, now.micros()))? {
+                    found.push(key);
+                }
+            }
+            Ok(found)
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+
     async fn forget_keys(&self, caller: String) -> Result<u64> {
         let deleted = self.read(move |db| {
             let deleted = db

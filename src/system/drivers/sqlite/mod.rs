@@ -43,6 +43,7 @@ static MIGRATIONS: Migrations = Migrations {
         ("schedules", include_str!("../../migrations/sqlite/added_schedules.sql")),
         ("ancestors", include_str!("../../migrations/sqlite/added_ancestors.sql")),
         ("heads", include_str!("../../migrations/sqlite/added_heads.sql")),
+        ("token seals", include_str!("../../migrations/sqlite/added_token_seals.sql")),
     ],
 };
 

@@ -4,15 +4,15 @@ use async_trait::async_trait;
 use helmdeck_core::Timestamp;
 use helmdeck_core::numbers::unsigned;
 use helmdeck_memory::Result;
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
 
 use super::{Sqlite, empty_log};
-use crate::driver::TokenRows;
+use crate::driver::{DecideSeals, Ended, NextHead, TokenRow, TokenRows, TokenSeals};
 use crate::tokens::{ApiToken, TokenQuery, TokenReach, ancestors_of, ancestors_text};
 
 #[async_trait]
 impl TokenRows for Sqlite {
-    async fn insert_token(&self, token: ApiToken, digest: [u8; 32]) -> Result<bool> {
+    async fn insert_token(&self, token: ApiToken, digest: [u8; 32], seal: Option<Vec<u8>>) -> Result<bool> {
         self.write(move |db| {
             let (created_at, expires_at) = (token.created_at.micros(), token.expires_at.map(Timestamp::micros));
             let mut is_live = db.prepare_cached(
@@ -26,8 +26,9 @@ impl TokenRows for Sqlite {
                 }
             }
             db.prepare_cached(
-                "INSERT INTO api_tokens (id, digest, name, tenant, subject, scope, created_at, expires_at, ancestors)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO api_tokens (id, digest, name, tenant, subject, scope, created_at, expires_at, ancestors,
+                     seal)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute((
                 &token.id,
@@ -39,18 +40,58 @@ impl TokenRows for Sqlite {
                 created_at,
                 expires_at,
                 ancestors_text(&token.ancestors),
+                seal,
             ))?;
             Ok(true)
         })
         .await
     }
 
-    async fn token(&self, id: String) -> Result<Option<(ApiToken, Vec<u8>)>> {
+    async fn token(&self, id: String) -> Result<Option<TokenRow>> {
         let found = self.read(move |db| {
-            let mut find = db.prepare_cached("SELECT * FROM api_tokens WHERE id = ?1")?;
-            Ok(find.query_row([&id], |found| Ok((row(found)?, found.get("digest")?))).optional()?)
+            let mut find = db.prepare_cached("SELECT * FROM api_tokens, token_state WHERE id = ?1")?;
+            Ok(find.query_row([&id], stored).optional()?)
         });
         Ok(found.await?.flatten())
+    }
+
+    async fn token_head(&self) -> Result<Option<(u64, Option<Vec<u8>>)>> {
+        self.read(|db| {
+            let mut find = db.prepare_cached("SELECT generation, head FROM token_state")?;
+            Ok(find.query_row([], |row| Ok((unsigned(row.get(0)?), row.get(1)?)))?)
+        })
+        .await
+    }
+
+    async fn first_token_head(&self, head: Vec<u8>) -> Result<()> {
+        self.write(move |db| {
+            let mut first =
+                db.prepare_cached("UPDATE token_state SET head = ?1, generation = generation + 1 WHERE head IS NULL")?;
+            first.execute([head])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn seal_tokens(&self, decide: DecideSeals) -> Result<()> {
+        let sealed = self.read(move |db| {
+            let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
+            let head: Option<Vec<u8>> =
+                transaction.prepare_cached("SELECT head FROM token_state")?.query_row([], |row| row.get(0))?;
+            let rows = transaction
+                .prepare_cached("SELECT * FROM api_tokens, token_state ORDER BY created_at, id")?
+                .query_map([], stored)?
+                .collect::<rusqlite::Result<_>>()?;
+            if let Some(TokenSeals { head, rows }) = decide(head.as_deref(), rows)? {
+                put_head(&transaction, &head)?;
+                let mut seal = transaction.prepare_cached("UPDATE api_tokens SET seal = ?2 WHERE id = ?1")?;
+                for row in rows {
+                    seal.execute(row)?;
+                }
+            }
+            Ok(transaction.commit()?)
+        });
+        sealed.await.map(drop)
     }
 
     async fn tokens(&self) -> Result<Vec<ApiToken>> {
@@ -85,20 +126,25 @@ impl TokenRows for Sqlite {
         Ok(found.await?.unwrap_or_default())
     }
 
-    async fn use_up_token(&self, id: String, now: Timestamp) -> Result<bool> {
+    async fn use_up_token(&self, id: String, now: Timestamp, next: NextHead) -> Result<bool> {
         let changed = self.read(move |db| {
-            let mut revoke = db.prepare_cached(
+            end(
+                db,
                 "UPDATE api_tokens SET revoked_at = ?2, used_at = ?2
-                 WHERE id = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)",
-            )?;
-            Ok(revoke.execute((&id, now.micros()))?)
+                 WHERE id = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)
+                 RETURNING id, expires_at",
+                (&id, now.micros()),
+                &next,
+            )
         });
-        Ok(changed.await?.unwrap_or(0) > 0)
+        Ok(changed.await?.unwrap_or(false))
     }
 
-    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp) -> Result<bool> {
+    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp, next: NextHead) -> Result<bool> {
         let changed = self.read(move |db| {
-            let mut revoke = db.prepare_cached(
+            let (tenant, subject) = reach.caller.unzip();
+            end(
+                db,
                 "WITH this AS MATERIALIZED (
                      SELECT id, ancestors || id AS line FROM api_tokens
                      WHERE id = ?1 AND (?2 IS NULL OR (tenant = ?2 AND subject = ?3))
@@ -106,12 +152,13 @@ impl TokenRows for Sqlite {
                  UPDATE api_tokens SET revoked_at = COALESCE(revoked_at, ?5)
                  WHERE id = (SELECT id FROM this)
                     OR (ancestors <> '' AND ancestors >= (SELECT line || '/' FROM this)
-                        AND ancestors < (SELECT line || '0' FROM this))",
-            )?;
-            let (tenant, subject) = reach.caller.unzip();
-            Ok(revoke.execute((&id, tenant, subject, reach.family, now.micros()))?)
+                        AND ancestors < (SELECT line || '0' FROM this))
+                 RETURNING id, expires_at",
+                (&id, tenant, subject, reach.family, now.micros()),
+                &next,
+            )
         });
-        Ok(changed.await?.unwrap_or(0) > 0)
+        Ok(changed.await?.unwrap_or(false))
     }
 
     async fn forget_ended_tokens(&self, tenant: String, subject: String, now: Timestamp) -> Result<(u64, u64)> {
@@ -142,6 +189,35 @@ impl TokenRows for Sqlite {
         });
         noted.await.map(drop)
     }
+}
+
+/// Ends tokens by a statement that returns them, and writes the next head in the same transaction. Returns whether there
+/// were any.
+fn end(db: &Connection, sql: &str, params: impl Params, next: &NextHead) -> Result<bool> {
+    let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
+    let ended: Vec<Ended> = transaction
+        .prepare_cached(sql)?
+        .query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    if !ended.is_empty() {
+        let head: Option<Vec<u8>> =
+            transaction.prepare_cached("SELECT head FROM token_state")?.query_row([], |row| row.get(0))?;
+        if let Some(head) = next(head.as_deref(), &ended) {
+            put_head(&transaction, &head)?;
+        }
+    }
+    transaction.commit()?;
+    Ok(!ended.is_empty())
+}
+
+fn put_head(db: &Connection, head: &[u8]) -> Result<()> {
+    db.prepare_cached("UPDATE token_state SET head = ?1, generation = generation + 1")?.execute([head])?;
+    Ok(())
+}
+
+fn stored(found: &Row<'_>) -> rusqlite::Result<TokenRow> {
+    let (digest, seal) = (found.get("digest")?, found.get("seal")?);
+    Ok(TokenRow { token: row(found)?, digest, seal, generation: unsigned(found.get("generation")?) })
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<ApiToken> {
