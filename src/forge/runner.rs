@@ -130,11 +130,21 @@ pub(crate) fn check(project: &Project, line: Line<'_>, timeout: Duration) -> Res
 /// `Usage` for a command that is empty or cannot be split.
 pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
     if let Some(script) = command.strip_prefix("sh:") {
+        if let Some(prefix) = prefix {
+            // Where nothing of the script is quoted or nested, a quoted word stays one.
+            let is_word = |part: &str| part.chars().next_back().is_none_or(char::is_whitespace);
+            let words = script.split(PREFIX).collect::<Vec<_>>();
+            let starts = words[..words.len() - 1].iter().all(|before| is_word(before));
+            let ends = words[1..].iter().all(|after| after.chars().next().is_none_or(char::is_whitespace));
+            let is_nested = script.contains(['\'', '"', '`', '\\', '#', '$']) || script.contains("<<");
+            plain(prefix, script.contains(PREFIX) && (is_nested || !starts || !ends))?;
+        }
         let script = prefix.map_or_else(|| script.to_owned(), |prefix| script.replace(PREFIX, &shell_quoted(prefix)));
         return Ok(vec!["sh".to_owned(), "-c".to_owned(), script]);
     }
     let mut words = words(command).map_err(|why| Error::usage(format!("the command {command:?} {why}")))?;
     if let Some(prefix) = prefix {
+        plain(prefix, words.iter().any(|word| word != PREFIX && word.contains(PREFIX)))?;
         words.retain(|word| !prefix.is_empty() || word != PREFIX);
         words.iter_mut().for_each(|word| *word = word.replace(PREFIX, prefix));
     }
@@ -142,6 +152,17 @@ pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
         return Err(Error::usage("the command is empty"));
     }
     Ok(words)
+}
+
+/// Refuses the name of a test that is more than a name, where it becomes a part of something else: a shell may read it, and
+/// what it says there was never shown to anybody.
+fn plain(prefix: &str, is_part: bool) -> Result<()> {
+    let is_name = |c: char| c.is_alphanumeric() || "_:./-@+,[]=".contains(c);
+    if !is_part || prefix.chars().all(is_name) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("the test {prefix:?} is no plain name, and this runner may give it to a shell"))
+        .hint("letters, digits and _ : . / - @ + , [ ] = can be used; or make {prefix} a word of its own, without sh:"))
 }
 
 /// Returns words as a command.
@@ -358,6 +379,29 @@ mod tests {
         assert!(ran.output.contains("bytes left out"));
         assert!(ran.output.len() < HEAD + TAIL + 100, "{}", ran.output.len());
         assert_eq!(ran.end(5), "last\n");
+    }
+
+    #[test]
+    fn names_of_tests_are_no_commands() {
+        for prefix in ["$(touch x)", "`touch x`", "a;touch x", "a touch", "'\"$(x)\"'", "a\nb", "a|b", "a&b"] {
+            for command in [
+                "sh:t x{prefix}",
+                "sh:t {prefix}x",
+                "sh:$(t {prefix})",
+                "sh:t # {prefix}",
+                "sh:t \"{prefix}\"",
+                "sh:t '{prefix}'",
+                "bash -c 't {prefix}'",
+                "t --name={prefix}",
+            ] {
+                assert_eq!(argv(command, Some(prefix)).unwrap_err().category, Category::Usage, "{command} {prefix}");
+            }
+            assert_eq!(argv("t {prefix}", Some(prefix)).unwrap(), ["t", prefix]);
+            let script = argv("sh: cd web && t -- {prefix} ", Some(prefix)).unwrap().remove(2);
+            assert_eq!(script, format!(" cd web && t -- {} ", shell_quoted(prefix)));
+        }
+        assert_eq!(argv("sh:t x{prefix}", Some("a::b[1-2]")).unwrap()[2], format!("t x{}", shell_quoted("a::b[1-2]")));
+        assert_eq!(argv("t --name={prefix}", Some("a/b.py")).unwrap()[1], "--name=a/b.py");
     }
 
     #[test]

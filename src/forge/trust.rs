@@ -119,30 +119,31 @@ pub fn revoke(project: &Project) -> Result<bool> {
 /// # Errors
 /// `Refused` (`E_UNTRUSTED`) with the next step; the errors of [`state`].
 pub fn check(project: &Project) -> Result<()> {
-    trusted(project).map(drop)
+    if project.environment().trust == Trust::Everything {
+        return Ok(());
+    }
+    match look(project)?.0 {
+        TrustState { trusted: true, .. } => Ok(()),
+        state => Err(refusal(&state.changed)),
+    }
 }
 
-/// Refuses a command that nobody agreed to, whatever part of this program wants to run it.
+/// Refuses a command that nobody agreed to, whatever part of this program wants to run it. What else is new in the clone
+/// does not matter.
 ///
 /// # Errors
 /// As [`check`].
 pub(crate) fn check_command(project: &Project, command: &str) -> Result<()> {
-    let Some(record) = trusted(project)? else { return Ok(()) };
+    let folder = match &project.environment().trust {
+        Trust::Everything => return Ok(()),
+        Trust::Nothing => return Err(refusal(&[])),
+        Trust::Kept(folder) => folder,
+    };
     let wanted = wanted::command(project.root(), "", command)?;
-    match record.knows(&wanted) {
-        true => Ok(()),
-        false => Err(refusal(&[format!("`{}` is new", wanted.command)])),
-    }
-}
-
-/// Returns the record of a trusted clone; `None` if everything is trusted.
-fn trusted(project: &Project) -> Result<Option<Record>> {
-    if project.environment().trust == Trust::Everything {
-        return Ok(None);
-    }
-    match look(project)? {
-        (TrustState { trusted: true, .. }, record) => Ok(record),
-        (state, _) => Err(refusal(&state.changed)),
+    match record::find(folder, &Clone::of(project), project) {
+        (Some(record), _) if record.knows(&wanted) => Ok(()),
+        (Some(record), _) => Err(refusal(&record.differences(&wanted))),
+        (None, stranger) => Err(refusal(&stranger.into_iter().collect::<Vec<_>>())),
     }
 }
 

@@ -43,7 +43,15 @@ impl Clone {
     /// Finds the clone of a project. Its own settings have no say in it.
     pub(super) fn of(project: &Project) -> Self {
         if let Ok(Some(repository)) = Repository::find(project.root()) {
-            let link = if is_own(&repository) { String::new() } else { mark(&repository.root.join(".git")) };
+            let mut link = if is_own(&repository) { String::new() } else { mark(&repository.root.join(".git")) };
+            // A folder with a `.forge` of its own, such as an unpacked dependency, is another project.
+            let roots = (repository.root.canonicalize(), project.root().canonicalize());
+            if let (Ok(top), Ok(root)) = roots
+                && let Ok(below) = root.strip_prefix(&top)
+                && !below.as_os_str().is_empty()
+            {
+                link = format!("{link}\0{}", below.display());
+            }
             return Self { file: repository.common_dir.join(FILE), folder: repository.common_dir, link };
         }
         let local = project.root().join(LOCAL);

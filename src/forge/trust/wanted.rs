@@ -57,9 +57,15 @@ const INTERPRETERS: &[&str] = &[
     "perl", "php", "lua", "env", "make",
 ];
 
+/// What a shell calls the folder in which a command starts.
+const ROOT: &[&str] = &["$PWD/", "${PWD}/", "$(pwd)/", "`pwd`/"];
+
 /// Extensions of programs.
 const PROGRAMS: &[&str] =
     &["sh", "bash", "zsh", "fish", "py", "js", "mjs", "cjs", "ts", "mts", "rb", "pl", "php", "lua", "mk"];
+
+/// Limit of the files of a command that are read, in bytes: a command may name one in many spellings.
+const MAX_DIGESTED: u64 = 64 << 20;
 
 /// The most words of a command that are looked up as files.
 const MAX_WORDS: usize = 256;
@@ -98,11 +104,13 @@ pub(super) fn command(root: &Path, purpose: &str, line: &str) -> Result<TrustedC
 
 /// Returns the files of the clone that a command names, with their digests.
 ///
-/// Each word of the command counts. Of a line for a shell, the files that it runs count, and not those that it only reads,
-/// which change with the work: a program by its mode, its `#!` or its extension, and what follows the name of an
-/// interpreter.
+/// The files that it runs count, and not those that it only reads, which change with the work: its program, other programs
+/// by their mode, their `#!` or their extension, and what follows the name of an interpreter.
 fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>> {
     let separators = |c: char| c.is_whitespace() || ";&|()<>`$\"'={},".contains(c);
+    // In a line for a shell, the root has names.
+    let words: Vec<String> =
+        words.iter().map(|word| ROOT.iter().fold(word.clone(), |word, root| word.replace(root, "./"))).collect();
     // With each name, whether its file counts whatever it is.
     let mut names: Vec<(&str, bool)> = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -110,19 +118,30 @@ fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>
         if at == 0 && !word.contains('/') {
             continue;
         }
-        names.push((word, true));
+        // The program, and what an interpreter is given. Others are data, unless they are programs themselves.
+        let runs =
+            at == 0 || words[..at].iter().rfind(|word| !word.starts_with('-')).is_some_and(|word| is_interpreter(word));
+        names.push((word, runs));
         let mut before = "";
         for part in word.split(separators).filter(|part| !part.is_empty() && part != word) {
-            names.push((part, word.starts_with('-') || INTERPRETERS.contains(&before)));
-            before = part;
+            let is_option = word.starts_with('-') && is_interpreter(&words[0]);
+            names.push((part, is_option || is_interpreter(before)));
+            // An option of an interpreter hides no script: `bash -e check`.
+            if !part.starts_with('-') {
+                before = part;
+            }
         }
     }
     names.retain(|(name, _)| !name.is_empty());
-    names.truncate(MAX_WORDS);
+    let mut files = BTreeMap::new();
+    if names.len() > MAX_WORDS {
+        files.insert("*".to_owned(), format!("more than {MAX_WORDS} words to look at"));
+        names.truncate(MAX_WORDS);
+    }
+    let mut left = MAX_DIGESTED;
     // A shell may go to a folder first: `cd web && ./test.sh`.
     let within = |name: &&str| !Path::new(name).is_absolute() && root.join(name).is_dir();
     let folders: Vec<&str> = std::iter::once("").chain(names.iter().map(|(name, _)| *name).filter(within)).collect();
-    let mut files = BTreeMap::new();
     for (folder, (name, counts)) in folders.iter().flat_map(|folder| names.iter().map(move |name| (folder, name))) {
         let place = Path::new(folder).join(name);
         // What is not below the root belongs to the machine, unless the path leads there from the root.
@@ -134,12 +153,23 @@ fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>
         let digest = match (about.is_dir(), about.is_file()) {
             (true, _) => continue,
             (false, true) if !counts && !is_program(&path, &about) => continue,
-            (false, true) => digest(&path).map_err(|error| Error::io("cannot read", &path, &error))?,
+            (false, true) => match left.checked_sub(about.len()) {
+                Some(rest) => {
+                    left = rest;
+                    digest(&path).map_err(|error| Error::io("cannot read", &path, &error))?
+                }
+                None => "too large to be agreed to".to_owned(),
+            },
             (false, false) => "no regular file".to_owned(),
         };
         files.insert(place.display().to_string(), digest);
     }
     Ok(files)
+}
+
+/// Says whether a word names a program that runs the file behind it.
+fn is_interpreter(word: &str) -> bool {
+    INTERPRETERS.contains(&word.rsplit('/').next().unwrap_or(word))
 }
 
 /// Says whether a file is a program, by its mode, its extension or its first two bytes.
