@@ -2,7 +2,7 @@
 # Image of helmdeck: `docker buildx build -t helmdeck .` (or `buildah build`, `podman build`).
 # A release passes programs that are built already: `--build-context program=FOLDER`, a folder with the file helmdeck.
 
-FROM docker.io/library/rust:1.95-slim-bookworm AS build
+FROM docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 RUN apt-get update \
     && apt-get install -y --no-install-recommends build-essential curl git valgrind \
     && rm -rf /var/lib/apt/lists/*

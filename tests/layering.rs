@@ -287,7 +287,7 @@ const MAY_CONNECT: &[(&str, &[&str], &str)] = &[
 
 /// Returns the names of [`CONNECTING`] that production code uses.
 fn connecting(code: &str) -> Vec<&'static str> {
-    let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     CONNECTING.iter().filter(|name| lines.iter().any(|line| line.contains(**name))).copied().collect()
 }
@@ -325,7 +325,12 @@ fn connections_are_opened_in_listed_places_only() {
 
 #[test]
 fn connecting_code_is_noticed() {
-    for code in ["let a = TcpStream::connect(b);", "use tokio::net::{TcpListener, TcpStream};", "reqwest::get(url)"] {
+    for code in [
+        "let a = TcpStream::connect(b);",
+        "use tokio::net::{TcpListener, TcpStream};",
+        "reqwest::get(url)",
+        "#[cfg(test)]\nmod tests;\nfn f() { TcpStream }",
+    ] {
         assert!(!connecting(code).is_empty(), "{code}");
     }
     for code in [
@@ -391,10 +396,12 @@ const MAY_HASTEN: &[(&str, &str)] = &[
     ("src/conversation/worker/tests/timing.rs", "its clock is paused"),
     ("src/engine/tests/flights.rs", "its clock is paused"),
     ("src/engine/tests/pipeline.rs", "its clock is paused"),
+    ("src/engine/tests/schemas.rs", "its deadline is to be reached"),
     ("src/memory/tests/replaced.rs", "it spreads moments, and waits for nothing"),
     ("tests/auth.rs", "it lets time pass"),
     ("tests/browser/chromium.rs", "what does not end by itself is killed"),
     ("tests/conversation/small_model.rs", "it judges as much as the model did in this time"),
+    ("tests/fuzz/schema.rs", "a check ends when it should"),
     ("tests/layering.rs", "it names them"),
 ];
 
@@ -481,4 +488,48 @@ fn every_built_in_manifest_is_registered() {
             panic!("{error}");
         }
     }
+}
+
+/// Images that are named without a digest, and why.
+const IMAGES_BY_NAME: &[(&str, &str)] = &[
+    ("scratch", "it is empty"),
+    ("docker.io/library/debian:bookworm-slim", "a build takes its security updates"),
+    ("ghcr.io/helmdeck/helmdeck:latest", "it is what this repository releases"),
+    ("docker.io/library/haproxy:2.8-alpine", "part of an example, which its reader adapts"),
+    ("docker.io/edoburu/pgbouncer:v1.25.1-p0", "part of an example, which its reader adapts"),
+    ("docker.io/chrislusf/seaweedfs:4.44", "part of an example, which its reader adapts"),
+];
+
+#[test]
+fn actions_and_images_are_pinned_by_what_they_are() {
+    let is_hex = |text: &str, digits: usize| {
+        text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let (mut actions, mut images) = (0, BTreeSet::new());
+    for file in files_below(&root().join(".github")) {
+        for line in std::fs::read_to_string(&file).unwrap().lines() {
+            if let Some((_, action)) = line.split_once("uses: ") {
+                let commit = action.split_whitespace().next().unwrap().split_once('@').unwrap().1;
+                assert!(is_hex(commit, 40) && action.contains(" # v"), "{}: {action}", file.display());
+                actions += 1;
+            }
+        }
+    }
+    assert!(actions > 10, "{actions}");
+    let workflows = files_below(&root().join(".github"));
+    let others = ["Dockerfile", "compose.yaml", "contrib/compose/compose.yaml"].map(|file| root().join(file));
+    for file in workflows.into_iter().chain(others) {
+        for line in std::fs::read_to_string(&file).unwrap().lines() {
+            let named = line.trim_start().strip_prefix("image: ").or_else(|| line.strip_prefix("FROM "));
+            let Some(image) = named.and_then(|rest| rest.split_whitespace().next()) else { continue };
+            match image.split_once("@sha256:") {
+                Some((_, digest)) => assert!(is_hex(digest, 64), "{image}"),
+                None => {
+                    assert!(IMAGES_BY_NAME.iter().any(|(known, _)| *known == image), "{}: {image}", file.display());
+                    images.insert(image.to_owned());
+                }
+            }
+        }
+    }
+    assert_eq!(images.len(), IMAGES_BY_NAME.len(), "{images:?}");
 }
