@@ -53,7 +53,15 @@ impl Browser {
         // The protocol is on the descriptors 3 and 4.
         command.arg((STUCK.as_secs() * 5).to_string()).args(["sh", "-c"]);
         command.arg("exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>\"$0/log\"").arg(profile.path());
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+        command.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-gpu-watchdog",
+            "--disable-hang-monitor",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en"]);
         command
