@@ -7,7 +7,7 @@
 //! epoch than the head's tells that the head was put back. A head that is made anew serves nothing of before.
 //!
 //! A namespace whose entries are all put back together with an older head can't be told from what it was. Nor can a
-//! forgotten key, once [`MAX_KEYS`] others were forgotten after it.
+//! forgotten key, once 4096 others were forgotten after it.
 
 use std::collections::BTreeMap;
 
