@@ -30,6 +30,8 @@ async fn revoked_token_ends_stream_and_session() {
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
     let listening = send(Method::GET, &token, &session, "");
     let revoking = async {
+        // The stream is asked for before: a revoked token opens none.
+        tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(client.system.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
         client.fixture.clock.advance(Duration::from_secs(1));
         // A new session triggers a check of all listeners; otherwise a check runs every ten seconds.
