@@ -131,6 +131,12 @@ impl Schema {
         &self.source
     }
 
+    /// Returns the size of what the patterns were compiled to, in bytes: most of the memory that a hostile schema can take.
+    #[must_use]
+    pub fn patterns_size(&self) -> usize {
+        self.compiled.get().map_or(0, |compiled| compiled.as_ref().map_or(0, |compiled| compiled.patterns.size()))
+    }
+
     /// Returns whether a JSON text is known to be valid without building its value.
     ///
     /// `false` says nothing: the value has to be validated. If a value is needed anyway, validate it at once.

@@ -36,7 +36,7 @@ pub fn did_you_mean<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>)
     nearest(unknown, known).map_or_else(String::new, |word| format!("; did you mean \"{word}\"?"))
 }
 
-/// Returns the work of [`unknown`], in comparisons of two characters, halved.
+/// Returns the units of work of [`unknown`]: two comparisons of characters cost one.
 pub(crate) fn units(words: &[String], known: &[&str]) -> u64 {
     let compared = |word: &&str| word.len() <= 4 * COMPARED;
     let known: u64 = known.iter().copied().filter(compared).map(|word| 8 + word.len() as u64).sum();

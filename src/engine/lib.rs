@@ -16,7 +16,6 @@ mod http;
 mod janitor;
 mod jobs;
 mod layers;
-mod leaks;
 mod memory;
 mod metrics;
 mod pipeline;

@@ -131,13 +131,7 @@ pub(crate) fn check(project: &Project, line: Line<'_>, timeout: Duration) -> Res
 pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
     if let Some(script) = command.strip_prefix("sh:") {
         if let Some(prefix) = prefix {
-            // Where nothing of the script is quoted or nested, a quoted word stays one.
-            let is_word = |part: &str| part.chars().next_back().is_none_or(char::is_whitespace);
-            let words = script.split(PREFIX).collect::<Vec<_>>();
-            let starts = words[..words.len() - 1].iter().all(|before| is_word(before));
-            let ends = words[1..].iter().all(|after| after.chars().next().is_none_or(char::is_whitespace));
-            let is_nested = script.contains(['\'', '"', '`', '\\', '#', '$']) || script.contains("<<");
-            plain(prefix, script.contains(PREFIX) && (is_nested || !starts || !ends))?;
+            plain(prefix, !stands_alone_in(script))?;
         }
         let script = prefix.map_or_else(|| script.to_owned(), |prefix| script.replace(PREFIX, &shell_quoted(prefix)));
         return Ok(vec!["sh".to_owned(), "-c".to_owned(), script]);
@@ -152,6 +146,13 @@ pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
         return Err(Error::usage("the command is empty"));
     }
     Ok(words)
+}
+
+/// Says whether a quoted word stays one word in every place of the placeholder: nothing of the script is quoted, nested or
+/// commented out, and the placeholder stands between blanks.
+fn stands_alone_in(script: &str) -> bool {
+    let is_nested = script.contains(['\'', '"', '`', '\\', '#', '$']) || script.contains("<<");
+    !is_nested && script.split_whitespace().all(|word| word == PREFIX || !word.contains(PREFIX))
 }
 
 /// Refuses the name of a test that is more than a name, where it becomes a part of something else: a shell may read it, and

@@ -3,7 +3,7 @@
 //! The `.forge` folder of another person's repository names its tests, and a test is any program. So nothing of that
 //! runs before a person has seen it and agreed. The agreement is a record outside of the repository, because a
 //! repository could bring a forged one. It holds each command as the words that are run, with the digests of the
-//! clone's files that they name, and each setting that is not known to be harmless. It is bound to a random id in the
+//! clone's files that they run, and each setting that is not known to be harmless. It is bound to a random id in the
 //! clone's git folder and to the first commit, so a folder that takes the place of the clone is another clone.
 //!
 //! The agreement is not about what a command runs in turn: to trust `cargo test` is to run the tests that the
@@ -21,7 +21,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::clone::Clone;
-use self::record::Record;
 use crate::environment::Trust;
 use crate::error::{Category, Error, Result};
 use crate::project::Project;
@@ -65,10 +64,6 @@ pub struct TrustState {
 /// # Errors
 /// `Corrupt` if the knowledge or the features, which hold commands, are damaged; `Failed` if something cannot be read.
 pub fn state(project: &Project) -> Result<TrustState> {
-    look(project).map(|(state, _)| state)
-}
-
-fn look(project: &Project) -> Result<(TrustState, Option<Record>)> {
     let commands = wanted::all(project, project.config())?;
     let clone = Clone::of(project);
     let (record, stranger) = match &project.environment().trust {
@@ -83,8 +78,7 @@ fn look(project: &Project) -> Result<(TrustState, Option<Record>)> {
         changed.extend(new.iter().flat_map(|one| record.differences(one)));
     }
     let trusted = everything || (new.is_empty() && record.is_some());
-    let state = TrustState { trusted, clone: clone.shown(), commands: commands.into_iter().collect(), new, changed };
-    Ok((state, record))
+    Ok(TrustState { trusted, clone: clone.shown(), commands: commands.into_iter().collect(), new, changed })
 }
 
 /// Records that a person agreed to what a [`TrustState`] shows.
@@ -122,7 +116,7 @@ pub fn check(project: &Project) -> Result<()> {
     if project.environment().trust == Trust::Everything {
         return Ok(());
     }
-    match look(project)?.0 {
+    match state(project)? {
         TrustState { trusted: true, .. } => Ok(()),
         state => Err(refusal(&state.changed)),
     }

@@ -24,6 +24,8 @@ const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 const MAX_TITLE_BYTES: usize = 200;
 /// Limit of a schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
+/// Limit of the patterns of all schemas of one server, in bytes of memory.
+const MAX_PATTERNS: usize = 64 << 20;
 /// Time limit of reading the schemas of one server; those of usual servers take milliseconds.
 const MAX_READING: Duration = Duration::from_secs(10);
 
@@ -157,7 +159,7 @@ type Made = Result<(Manifest, Vec<u8>), ManifestError>;
 /// A pack is the manifest and the digest of its contract, or the reason why the tool is refused.
 pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<String>, Made)> {
     let refuse = |message: String| ManifestError { file: place(&server.name), line: None, message };
-    let begun = Instant::now();
+    let (begun, mut patterns) = (Instant::now(), 0);
     let mut packs: Vec<_> = listing
         .tools
         .iter()
@@ -168,6 +170,17 @@ pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<Strin
                 true => manifest(server, tool),
                 false => Err("the schemas of the tools before it took too long to read".to_owned()),
             };
+            let made = made.and_then(|made| {
+                let size = made.input.patterns_size() + made.output.patterns_size();
+                if patterns + size > MAX_PATTERNS {
+                    return Err(format!(
+                        "the patterns of its server take more than {} MiB together",
+                        MAX_PATTERNS >> 20
+                    ));
+                }
+                patterns += size;
+                Ok(made)
+            });
             let made = made.map_err(|why| refuse(format!("tool \"{shown}\": {why}")));
             let name = format!("mcp.{}.{}", server.name, tool.name);
             (Some(name), made.map(|manifest| (manifest, tool.digest(server, listing))))

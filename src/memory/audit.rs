@@ -16,6 +16,7 @@ mod verify;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use aes_gcm::aead::Generate;
 use bytes::Bytes;
 use helmdeck_core::Timestamp;
 use hmac::Mac as _;
@@ -240,7 +241,10 @@ impl ChainWriter {
                     drop(turn);
                     self.compare(store, namespace, &known).await?;
                     // Other processes write the same rows: they are not met in step again.
-                    tokio::time::sleep(Duration::from_millis(u64::from(tries) * u64::from(random_byte()?) / 32)).await;
+                    tokio::time::sleep(Duration::from_millis(
+                        u64::from(tries) * u64::from(random_bytes::<1>()?[0]) / 32,
+                    ))
+                    .await;
                     tries += 1;
                 }
                 Err(error) => return Err(error),
@@ -289,7 +293,7 @@ async fn batch(
             }
             let head = Head {
                 chain: random()?,
-                secret: format!("{}{}", random()?, random()?),
+                secret: hex(&random_bytes::<32>()?),
                 lost: (!is_new).then(|| entries.first().map_or(Timestamp(0), |entry| entry.until)),
                 number: 0,
                 digest: String::new(),
@@ -325,15 +329,14 @@ async fn batch(
 }
 
 fn random() -> Result<String> {
-    use aes_gcm::aead::Generate;
-
-    Ok(hex(&<[u8; 8]>::try_generate().map_err(StoreError::unavailable)?))
+    Ok(hex(&random_bytes::<8>()?))
 }
 
-fn random_byte() -> Result<u8> {
-    use aes_gcm::aead::Generate;
-
-    Ok(<[u8; 1]>::try_generate().map_err(StoreError::unavailable)?[0])
+fn random_bytes<const COUNT: usize>() -> Result<[u8; COUNT]>
+where
+    [u8; COUNT]: Generate,
+{
+    <[u8; COUNT]>::try_generate().map_err(StoreError::unavailable)
 }
 
 /// Removes the audit entries of a caller whose keys begin with `prefix`, for an administrator, and leaves tombstones.

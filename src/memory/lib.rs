@@ -16,6 +16,7 @@ pub mod janitor;
 pub mod key;
 pub mod keyring;
 pub mod late;
+pub mod leaks;
 pub mod lock;
 pub mod open;
 pub mod ops;

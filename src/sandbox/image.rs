@@ -4,12 +4,14 @@
 //! command does to hold room, the image has no more: files without a name, in flight between two sockets, or mapped.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
+use helmdeck_process::Capture;
+use helmdeck_process::blocking::{self, Options, Output};
 use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -25,6 +27,8 @@ const PLACES: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 const LEAST: u64 = 8 << 20;
 /// Time limit of the programs that make and mount an image.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Bytes that are kept of what they say last.
+const MAX_SAID: usize = 4096;
 /// Number of `CAP_SYS_ADMIN`, which mounting needs (`capabilities(7)`).
 const SYS_ADMIN: u32 = 21;
 
@@ -167,29 +171,19 @@ pub(crate) fn unmake(session: &Path, folder: &Path) -> io::Result<()> {
 fn run(command: &mut Command) -> io::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.env_clear().env("PATH", PLACES).env("LANG", "C.UTF-8").current_dir("/");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-    let begun = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if begun.elapsed() > LIMIT {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{name} did not end in time")));
-        }
-        std::thread::sleep(pause);
-        pause = (2 * pause).min(Duration::from_millis(20));
+    let options = Options {
+        stdin: b"",
+        output: Output::Separate { stdout: Capture::tail(0), stderr: Capture::tail(MAX_SAID) },
+        timeout: LIMIT,
+        kill_leftovers: true,
+        running: None,
+        tick: LIMIT,
     };
-    if status.success() {
+    let finished = blocking::run(command, options, &mut || ()).map_err(io::Error::other)?;
+    if finished.status.success() {
         return Ok(());
     }
-    let mut said = Vec::new();
-    if let Some(errors) = child.stderr.take() {
-        errors.take(4096).read_to_end(&mut said)?;
-    }
-    let said = String::from_utf8_lossy(&said);
+    let said = finished.stderr.into_text();
     Err(io::Error::other(format!("{name}: {}", said.trim().lines().next_back().unwrap_or("it failed"))))
 }
 

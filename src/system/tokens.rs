@@ -324,8 +324,9 @@ impl System {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let look = move |sealed: Option<&[u8]>, rows: Vec<TokenRow>| {
             let head = sealed.and_then(|sealed| seal.open(sealed));
-            let proves = |row: &TokenRow| head.as_ref().is_some_and(|head| seal.proves(head, row));
-            let unsealed = rows.into_iter().filter(|row| row.token.is_live(now) && !proves(row));
+            // What has ended is not asked about: somebody put it back.
+            let counts = |row: &TokenRow| head.as_ref().is_some_and(|h| h.has_ended(&row.token) || seal.proves(h, row));
+            let unsealed = rows.into_iter().filter(|row| row.token.is_live(now) && !counts(row));
             // Nobody waits for it if the call was given up.
             let _ = sender.send(unsealed.map(|row| row.token).collect::<Vec<_>>());
             Ok(None)
@@ -335,32 +336,27 @@ impl System {
     }
 
     /// Seals tokens, because an operator says that they are genuine: they were made before there was a memory key, or the
-    /// head is lost. Those that were sealed under a head that does not open have to be named, too.
+    /// head is lost. A token that is known to have ended stays so.
     ///
     /// # Errors
     /// `Invalid` without a memory key; `Unavailable`, `Corrupt`.
     pub async fn adopt_tokens(&self, ids: Vec<String>, now: Timestamp) -> Result<()> {
-        let seal =
-            self.token_seal().cloned().ok_or(StoreError::Invalid("there is no memory key to seal tokens with"))?;
-        self.driver()
-            .seal_tokens(Box::new(move |sealed, rows| {
-                let known = sealed.and_then(|sealed| seal.open(sealed).map(|head| (head, sealed.to_vec())));
-                let (mut head, before) = match known {
-                    Some((head, sealed)) => (head, Some(sealed)),
-                    None => (TokenHead::new()?, None),
-                };
-                for row in rows.iter().filter(|row| ids.contains(&row.token.id)) {
-                    head.adopt(&row.token.id);
-                }
-                head.end(&[], now);
-                let sealed = seal.seal(&head, before.as_deref())?;
-                let adopted = rows.iter().filter(|row| ids.contains(&row.token.id));
-                let rows = adopted
-                    .map(|row| Ok((row.token.id.clone(), seal.seal_row((&head, &sealed), &row.token, &row.digest)?)));
-                let rows = rows.collect::<Result<_>>()?;
-                Ok(Some(TokenSeals { head: sealed, rows }))
-            }))
-            .await
+        let no_key = StoreError::Invalid("there is no memory key to seal tokens with");
+        let seal = self.token_seal().cloned().ok_or(no_key)?;
+        let adopt = move |before: Option<&[u8]>, rows: Vec<TokenRow>| {
+            let (mut head, before) = match before.and_then(|before| seal.open(before)) {
+                Some(head) => (head, before),
+                None => (TokenHead::new()?, None),
+            };
+            head.end(&[], now);
+            let sealed = seal.seal(&head, before)?;
+            let adopted = rows.iter().filter(|row| ids.contains(&row.token.id) && !head.has_ended(&row.token));
+            let row =
+                |row: &TokenRow| Ok((row.token.id.clone(), seal.seal_row((&head, &sealed), &row.token, &row.digest)?));
+            let rows = adopted.map(row).collect::<Result<_>>()?;
+            Ok(Some(TokenSeals { head: sealed, rows }))
+        };
+        self.driver().seal_tokens(Box::new(adopt)).await
     }
 
     /// Seals all sealed tokens with the current memory key; returns how many there are. Others stay as they are.

@@ -120,7 +120,6 @@ fn a_revoked_token_reads_no_more_of_what_is_under_way() {
         "GET /api/v1/events?topics=calls",
         "GET /api/v1/events?topics=calls,jobs,packs",
         "GET /ui/stream?topics=calls",
-        "GET /mcp",
     ];
     let streams: Vec<_> = lines
         .iter()
@@ -130,6 +129,9 @@ fn a_revoked_token_reads_no_more_of_what_is_under_way() {
                 "{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {revoked}\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n"
             );
             stream.write_all(head.as_bytes()).unwrap();
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).unwrap();
+            assert_eq!(&status, b"HTTP/1.1 200", "{line}");
             stream
         })
         .collect();

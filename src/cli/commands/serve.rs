@@ -104,15 +104,8 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     if let Some(keys) = session_keys(&setup.settings, setup.ring.as_ref())? {
         server = server.seal_sessions(keys, setup.system()?);
     }
-    if let (Ok(system), true) = (setup.system(), setup.settings.auth.api_tokens)
-        && let Ok(unsealed) = system.unsealed_tokens(SystemClock::default().now()).await
-        && !unsealed.is_empty()
-    {
-        tracing::warn!(
-            tokens = unsealed.len(),
-            "valid API tokens are refused, because no seal under the memory key proves them; `helmdeck token adopt` shows \
-             them, and seals those that are yours"
-        );
+    if let (Ok(system), true) = (setup.system(), setup.settings.auth.api_tokens) {
+        tokio::spawn(tell_of_unsealed_tokens(system));
     }
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
@@ -211,6 +204,18 @@ fn session_keys(settings: &Settings, ring: Option<&KeyRing>) -> Result<Option<Ar
             Err(Failure::config("mcp.sessions is \"stateless\", which needs a memory key, and there is none")
                 .with_hint(format!("set {}, or mcp.sessions = \"local\"", gate::KEY)))
         }
+    }
+}
+
+/// Says in the log if valid tokens are refused because they were made without the memory key.
+async fn tell_of_unsealed_tokens(system: System) {
+    match system.unsealed_tokens(SystemClock::default().now()).await {
+        Ok(unsealed) if !unsealed.is_empty() => tracing::warn!(
+            tokens = unsealed.len(),
+            "valid API tokens are refused, because no seal under the memory key proves them; `helmdeck token adopt` shows \
+             them, and seals those that are yours"
+        ),
+        _ => {}
     }
 }
 

@@ -158,7 +158,7 @@ impl ConversationMemory {
         if refuses && budget > 0 && tokens > budget {
             return Err(ConversationError::Oversize { tokens, budget });
         }
-        Ok(EncodedTurn { turn, tokens, json })
+        Ok(EncodedTurn { turn, tokens, json: json.into() })
     }
 }
 
@@ -227,8 +227,8 @@ impl Attempt {
     /// It is kept all the same: a conversation that lacks what was said would mislead everyone who reads on.
     fn count_secret(&self) {
         let (memory, json) = (self.memory.clone(), self.fresh.json.clone());
-        tokio::task::spawn_blocking(move || {
-            if helmdeck_core::leaks::has_leak(&json) {
+        tokio::spawn(async move {
+            if helmdeck_memory::leaks::first_leak(&json).await.is_some() {
                 memory.shared().counters.turns_with_secret.fetch_add(1, Ordering::Relaxed);
             }
         });

@@ -283,7 +283,7 @@ fn read(bytes: &[u8], config: &Config, counter: Counter) -> Result<Incoming> {
         if budget > 0 && tokens > budget && config.on_oversize == OnOversize::Refuse {
             return Err(ConversationError::Oversize { tokens, budget });
         }
-        Ok(EncodedTurn { turn: Arc::new(turn), tokens, json })
+        Ok(EncodedTurn { turn: Arc::new(turn), tokens, json: json.into() })
     });
     let turns = turns.collect::<Result<Vec<_>>>()?;
     Ok(Incoming { record, turns })

@@ -70,7 +70,7 @@ pub(crate) struct EncodedTurn {
     pub(crate) turn: Arc<ConversationTurn>,
     /// Its tokens, by the configured counter.
     pub(crate) tokens: u64,
-    pub(crate) json: Vec<u8>,
+    pub(crate) json: Bytes,
 }
 
 helmdeck_core::redacted_debug!(EncodedTurn, this => tokens = this.tokens, bytes = this.json.len());

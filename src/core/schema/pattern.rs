@@ -7,7 +7,6 @@
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex_automata::Input;
 use regex_automata::hybrid::dfa::{Cache, Config, DFA};
@@ -22,8 +21,6 @@ use crate::text;
 const MAX_BYTES: usize = 8 << 10;
 /// Limit of the automaton of one pattern, in bytes.
 const MAX_AUTOMATON: usize = 2 << 20;
-/// Limit of the automata of all patterns of this process, in bytes: servers may describe thousands of tools.
-const MAX_AUTOMATA: usize = 256 << 20;
 /// Limit of what a walk remembers of an automaton, in bytes; when it is full, it begins anew.
 const MAX_REMEMBERED: usize = 256 << 10;
 /// Bytes of a text between two payments for steps that are known.
@@ -40,26 +37,6 @@ pub(super) struct Pattern {
     /// Units for a step to a state that is not known yet.
     new_state: u64,
     caches: Pool<Cache, MakeCache>,
-    _room: Room,
-}
-
-/// Bytes of all automata of this process.
-static AUTOMATA: AtomicUsize = AtomicUsize::new(0);
-
-/// A part of [`MAX_AUTOMATA`], which is free again when it is dropped.
-struct Room(usize);
-
-impl Room {
-    fn take(bytes: usize) -> Option<Self> {
-        let add = |all: usize| all.checked_add(bytes).filter(|all| *all <= MAX_AUTOMATA);
-        AUTOMATA.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Self(bytes))
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        AUTOMATA.fetch_sub(self.0, Ordering::Relaxed);
-    }
 }
 
 impl Pattern {
@@ -92,13 +69,10 @@ impl Pattern {
             // The reason is the last line, below a picture of the place.
             refuse(cause.lines().last().unwrap_or_default().trim_start_matches("error: "))
         })?;
-        let Some(room) = Room::take(automaton.get_nfa().memory_usage()) else {
-            return Err(refuse(&format!("all patterns together take more than {} MiB", MAX_AUTOMATA >> 20)));
-        };
         let new_state = 16 + (automaton.get_nfa().states().len() / STATES_PER_UNIT) as u64;
         let made = automaton.clone();
         let caches = Pool::new(Box::new(move || made.create_cache()) as MakeCache);
-        Ok(Self { source: source.to_owned(), automaton, new_state, caches, _room: room })
+        Ok(Self { source: source.to_owned(), automaton, new_state, caches })
     }
 
     /// Returns the pattern as it was written.

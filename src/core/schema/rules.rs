@@ -92,6 +92,11 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
+    /// Returns the size of the automata of all of them, in bytes.
+    pub(super) const fn size(&self) -> usize {
+        self.automata
+    }
+
     pub(super) fn read(&mut self, source: &str) -> Result<Arc<Pattern>, String> {
         if let Some(known) = self.known.get(source) {
             return Ok(Arc::clone(known));

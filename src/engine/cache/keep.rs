@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::outcome::Remark;
 use helmdeck_core::{ArtifactRef, Json, Outcome, Result, Timestamp};
+use helmdeck_memory::leaks::first_leak;
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
 use super::answer::{Answer, Times};
 use super::pack::{Contract, Located, PackCache};
 use super::queue::Write;
-use crate::leaks::first_leak;
 use helmdeck_artifacts::earliest_end;
 
 impl PackCache {

@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use helmdeck_core::memory::Owner;
 use helmdeck_core::{Code, Error, PackName, Result, Version};
+use helmdeck_memory::leaks::first_leak;
 
 use super::EngineViews;
 use crate::audit::Record;
-use crate::leaks::first_leak;
 
 /// The pack in the audit if the caller writes a fact through a transport: the routes do what this pack does.
 const AT_A_TRANSPORT: &str = "memory.store";

@@ -433,7 +433,7 @@ fn forged_ids_count_as_none() {
 #[test]
 fn concurrent_writes_of_a_record_all_succeed() {
     let kept = tempfile::tempdir().unwrap();
-    let (path, record) = (kept.path().join("a.json"), Record::default());
+    let (path, record) = (kept.path().join("a.json"), record::Record::default());
     std::thread::scope(|scope| {
         let writers: Vec<_> =
             (0..4).map(|_| scope.spawn(|| (0..10).try_for_each(|_| record::write(&path, &record)))).collect();

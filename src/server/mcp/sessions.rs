@@ -347,10 +347,12 @@ impl SessionStore for Handshakes {
 async fn sweep_regularly(sessions: Weak<Sessions>) {
     let mut since = Duration::ZERO;
     loop {
-        tokio::time::sleep(LOOK).await;
+        let Some(is_sealed) = sessions.upgrade().map(|sessions| sessions.sealed.is_some()) else { return };
+        let pause = if is_sealed { LOOK } else { SWEEP };
+        tokio::time::sleep(pause).await;
         let Some(sessions) = sessions.upgrade() else { return };
         sessions.look_for_ended().await;
-        since += LOOK;
+        since += pause;
         if since >= SWEEP {
             since = Duration::ZERO;
             if !sessions.sweep().await {

@@ -46,13 +46,9 @@ impl TokenHead {
         Ok(Self { epoch, ..Self::default() })
     }
 
-    fn has_ended(&self, id: &str) -> bool {
-        self.ended.contains_key(id)
-    }
-
-    /// Takes a token back that has ended: its database was put together anew.
-    pub(super) fn adopt(&mut self, id: &str) {
-        self.ended.remove(id);
+    /// Returns whether a token, or one that it descends from, has ended. Its row may have been put back.
+    pub(super) fn has_ended(&self, token: &ApiToken) -> bool {
+        std::iter::once(&token.id).chain(&token.ancestors).any(|id| self.ended.contains_key(id))
     }
 
     /// Adds what has ended, and drops what has expired.
@@ -115,9 +111,7 @@ impl TokenSeal {
         let TokenRow { token, digest, seal, .. } = row;
         let Some(seal) = seal else { return false };
         let bound = bound(head, token, digest);
-        let opens = || self.0.ring.open_blob(&namespace(), ROW, bound.as_slice(), seal).is_ok();
-        let ended = std::iter::once(&token.id).chain(&token.ancestors).any(|id| head.has_ended(id));
-        !ended && opens()
+        !head.has_ended(token) && self.0.ring.open_blob(&namespace(), ROW, bound.as_slice(), seal).is_ok()
     }
 
     /// Returns the head of a generation, if it is the one known.

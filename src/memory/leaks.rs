@@ -1,4 +1,4 @@
-//! The leak scan of what is about to be stored. Nothing here runs for a hit.
+//! Leak scan of what is about to be stored, off the runtime and a few at once. Nothing here runs for a hit.
 
 use bytes::Bytes;
 use helmdeck_core::leaks;
@@ -12,8 +12,8 @@ const AT_ONCE: usize = 4;
 /// The finding if a scan could not be finished: a text that was not scanned is not stored.
 const NOT_SCANNED: &str = "not-scanned";
 
-/// Returns the rule of the leak scanner that finds something in a text.
-pub(crate) async fn first_leak(text: &Bytes) -> Option<&'static str> {
+/// Returns the rule of the leak scanner that finds something in a text; `None` if it finds nothing.
+pub async fn first_leak(text: &Bytes) -> Option<&'static str> {
     if text.len() < INLINE_BYTES {
         return leaks::first_leak(text);
     }
