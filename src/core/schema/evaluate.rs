@@ -28,7 +28,7 @@ pub(super) struct Evaluation<'a, 'e> {
     effort: &'a mut Effort<'e>,
     depth: usize,
     /// What is wrong, if somebody wants to know.
-    told: Option<Vec<Violation>>,
+    violations: Option<Vec<Violation>>,
 }
 
 /// The place of a value in the document.
@@ -97,7 +97,7 @@ impl Seen {
 impl<'a, 'e> Evaluation<'a, 'e> {
     /// Returns whether a document fits the subschema at a place of the graph.
     pub(super) fn fits(graph: &'a Graph, at: usize, document: &Value, effort: &'a mut Effort<'e>) -> Fits {
-        let mut evaluation = Self { graph, effort, depth: 0, told: None };
+        let mut evaluation = Self { graph, effort, depth: 0, violations: None };
         evaluation.check(at, document, &Place::Root, None)
     }
 
@@ -107,30 +107,26 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         document: &Value,
         effort: &'a mut Effort<'e>,
     ) -> Result<Vec<Violation>, Unfinished> {
-        let mut evaluation = Self { graph, effort, depth: 0, told: Some(Vec::new()) };
+        let mut evaluation = Self { graph, effort, depth: 0, violations: Some(Vec::new()) };
         evaluation.check(0, document, &Place::Root, None)?;
-        Ok(evaluation.told.unwrap_or_default())
+        Ok(evaluation.violations.unwrap_or_default())
     }
 
     /// Notes a violation and returns whether the walk goes on.
-    fn tell(&mut self, place: &Place<'_>, detail: impl FnOnce() -> String) -> bool {
-        let Some(told) = &mut self.told else { return false };
-        if told.len() < MAX_VIOLATIONS {
-            told.push(Violation { pointer: place.pointer(), detail: detail() });
-        }
-        told.len() < MAX_VIOLATIONS
+    fn report(&mut self, place: &Place<'_>, detail: impl FnOnce() -> String) -> bool {
+        note(&mut self.violations, place, detail)
     }
 
     /// Whether the walk goes on after a violation that was noted further in.
-    fn goes_on(&self) -> bool {
-        self.told.as_ref().is_some_and(|told| told.len() < MAX_VIOLATIONS)
+    fn continues(&self) -> bool {
+        self.violations.as_ref().is_some_and(|violations| violations.len() < MAX_VIOLATIONS)
     }
 
     /// As [`Self::check`], without noting violations: for alternatives.
     fn probe(&mut self, at: usize, value: &Value, place: &Place<'_>, seen: Option<&mut Seen>) -> Fits {
-        let told = self.told.take();
+        let violations = self.violations.take();
         let fits = self.check(at, value, place, seen);
-        self.told = told;
+        self.violations = violations;
         fits
     }
 
@@ -154,7 +150,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         let mut fits = true;
         if node.types != EVERY && type_of(value) & node.types == 0 {
             fits = false;
-            if !self.tell(place, || wrong_type(node)) {
+            if !self.report(place, || wrong_type(node)) {
                 return Ok(false);
             }
         }
@@ -170,7 +166,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
 
     fn node(&mut self, node: &'a Node, value: &Value, place: &Place<'_>, mut outer: Option<&mut Seen>) -> Fits {
         if node.never {
-            self.tell(place, || "False schema does not allow the value".to_owned());
+            self.report(place, || "False schema does not allow the value".to_owned());
             return Ok(false);
         }
         let mut own = Seen::none();
@@ -180,7 +176,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             _ => None,
         };
         let mut seen = if unevaluated.is_some() { Some(&mut own) } else { outer.as_deref_mut() };
-        let ended = |this: &Self, fits: bool| !fits && !this.goes_on();
+        let ended = |this: &Self, fits: bool| !fits && !this.continues();
         let mut fits = self.simple(node, value, place, seen.as_deref_mut())?;
         if ended(self, fits) {
             return Ok(false);
@@ -189,7 +185,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             && !constant.accepts(value, self.effort)?
         {
             fits = false;
-            if !self.tell(place, || format!("{} was expected", shown(&constant.all[0]))) {
+            if !self.report(place, || format!("{} was expected", shown(&constant.all[0]))) {
                 return Ok(false);
             }
         }
@@ -197,7 +193,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             && !choice.accepts(value, self.effort)?
         {
             fits = false;
-            if !self.tell(place, || not_one_of(&choice.all)) {
+            if !self.report(place, || not_one_of(&choice.all)) {
                 return Ok(false);
             }
         }
@@ -211,7 +207,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             self.effort.spend_piece(metaschema_units(value))?;
             if !metaschema.accepts(value) {
                 fits = false;
-                if !self.tell(place, || "the value is not a JSON Schema".to_owned()) {
+                if !self.report(place, || "the value is not a JSON Schema".to_owned()) {
                     return Ok(false);
                 }
             }
@@ -226,14 +222,10 @@ impl<'a, 'e> Evaluation<'a, 'e> {
     }
 
     fn text(&mut self, rules: &'a TextRules, text: &str, value: &Value, place: &Place<'_>) -> Fits {
-        let (told, mut fits) = (&mut self.told, true);
+        let (violations, mut fits) = (&mut self.violations, true);
         rules.check(text, Some(value), self.effort, |fault| {
             fits = false;
-            let Some(told) = told.as_mut() else { return false };
-            if told.len() < MAX_VIOLATIONS {
-                told.push(Violation { pointer: place.pointer(), detail: wrong_text(&fault) });
-            }
-            told.len() < MAX_VIOLATIONS
+            note(violations, place, || wrong_text(&fault))
         })?;
         Ok(fits)
     }
@@ -243,7 +235,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         for (bound, limit, written) in &rules.bounds {
             if !bound.accepts(number, *limit) {
                 fits = false;
-                if !self.tell(place, || wrong_number(*bound, written)) {
+                if !self.report(place, || wrong_number(*bound, written)) {
                     return Ok(false);
                 }
             }
@@ -258,7 +250,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             };
             if !multiple {
                 fits = false;
-                self.tell(place, || format!("the value is not a multiple of {written}"));
+                self.report(place, || format!("the value is not a multiple of {written}"));
             }
         }
         Ok(fits)
@@ -268,19 +260,19 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         let (mut fits, count) = (true, items.len() as u64);
         if let Some(min) = rules.min.filter(|min| count < *min) {
             fits = false;
-            if !self.tell(place, || format!("the value has less than {min} item{}", many(min))) {
+            if !self.report(place, || format!("the value has less than {min} item{}", many(min))) {
                 return Ok(false);
             }
         }
         if let Some(max) = rules.max.filter(|max| count > *max) {
             fits = false;
-            if !self.tell(place, || format!("the value has more than {max} item{}", many(max))) {
+            if !self.report(place, || format!("the value has more than {max} item{}", many(max))) {
                 return Ok(false);
             }
         }
         if rules.unique && !are_unique(items, self.effort)? {
             fits = false;
-            if !self.tell(place, || "the value has non-unique elements".to_owned()) {
+            if !self.report(place, || "the value has non-unique elements".to_owned()) {
                 return Ok(false);
             }
         }
@@ -292,7 +284,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                 }
                 if !self.check(rule, item, &Place::Element(place, at), None)? {
                     fits = false;
-                    if !self.goes_on() {
+                    if !self.continues() {
                         return Ok(false);
                     }
                 }
@@ -323,13 +315,13 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                     seen.mark(at);
                 }
                 if rules.max_contains.is_some_and(|max| found > max) {
-                    self.tell(place, || "more of the value are valid under the given schema than allowed".to_owned());
+                    self.report(place, || "more of the value are valid under the given schema than allowed".to_owned());
                     return Ok(false);
                 }
             }
         }
         if found < min {
-            self.tell(place, || match min {
+            self.report(place, || match min {
                 1 => "None of the value are valid under the given schema".to_owned(),
                 _ => format!("less than {min} of the value are valid under the given schema"),
             });
@@ -345,18 +337,18 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         mut seen: Option<&mut Seen>,
     ) -> Fits {
         let mut fits = self.members(rules, members, place)?;
-        if !fits && !self.goes_on() {
+        if !fits && !self.continues() {
             return Ok(false);
         }
         let few = rules.patterns.is_empty() && rules.additional.is_none() && rules.names.is_none() && seen.is_none();
-        // Members are told of in their order.
-        if few && self.told.is_none() && rules.properties.len() <= members.len() {
+        // Violations are reported in the order of the members.
+        if few && self.violations.is_none() && rules.properties.len() <= members.len() {
             self.effort.spend(rules.name_units)?;
             for (name, rule) in &rules.properties {
                 let Some(member) = members.get(&**name) else { continue };
                 if !self.check(*rule, member, &Place::Member(place, name), None)? {
                     fits = false;
-                    if !self.goes_on() {
+                    if !self.continues() {
                         return Ok(false);
                     }
                 }
@@ -393,7 +385,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             if let Some(seen) = seen.as_mut().filter(|_| known) {
                 seen.mark(at);
             }
-            if !fits && !self.goes_on() {
+            if !fits && !self.continues() {
                 return Ok(false);
             }
         }
@@ -406,14 +398,14 @@ impl<'a, 'e> Evaluation<'a, 'e> {
     /// Checks the name of a member.
     fn name(&mut self, rule: usize, name: &str, place: &Place<'_>) -> Fits {
         let value = Value::from(name);
-        let told = self.told.take();
-        self.told = told.is_some().then(Vec::new);
+        let violations = self.violations.take();
+        self.violations = violations.is_some().then(Vec::new);
         let fits = self.check(rule, &value, &Place::Root, None);
-        let why = std::mem::replace(&mut self.told, told).into_iter().flatten().next();
+        let why = std::mem::replace(&mut self.violations, violations).into_iter().flatten().next();
         let fits = fits?;
         if !fits {
             let why = why.map(|why| why.detail).unwrap_or_default();
-            self.tell(place, || format!("the name {} does not fit: {why}", shown(&value)));
+            self.report(place, || format!("the name {} does not fit: {why}", shown(&value)));
         }
         Ok(fits)
     }
@@ -423,13 +415,13 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         let (mut fits, count) = (true, members.len() as u64);
         if let Some(min) = rules.min.filter(|min| count < *min) {
             fits = false;
-            if !self.tell(place, || format!("the value has less than {min} propert{}", ies(min))) {
+            if !self.report(place, || format!("the value has less than {min} propert{}", ies(min))) {
                 return Ok(false);
             }
         }
         if let Some(max) = rules.max.filter(|max| count > *max) {
             fits = false;
-            if !self.tell(place, || format!("the value has more than {max} propert{}", ies(max))) {
+            if !self.report(place, || format!("the value has more than {max} propert{}", ies(max))) {
                 return Ok(false);
             }
         }
@@ -442,7 +434,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             self.effort.spend(reading(name.len()))?;
             if !members.contains_key(name) {
                 fits = false;
-                if !self.tell(place, || format!("{} is missing", shown(&Value::from(name.as_str())))) {
+                if !self.report(place, || format!("{} is missing", shown(&Value::from(name.as_str())))) {
                     return Ok(false);
                 }
             }
@@ -452,16 +444,16 @@ impl<'a, 'e> Evaluation<'a, 'e> {
 
     /// Tells which members an object does not know.
     fn unknown(&mut self, rules: &ObjectRules, unknown: &Unknown, place: &Place<'_>) -> Result<(), Unfinished> {
-        if self.told.is_none() {
+        if self.violations.is_none() {
             return Ok(());
         }
         let mut known: Vec<&str> = rules.properties.iter().take(MAX_KNOWN).map(|(name, _)| &**name).collect();
         match self.effort.spend(suggest::units(&unknown.names, &known)) {
-            // That it does not fit is known already: it is told without a suggestion.
+            // That it does not fit is known already: it is reported without a suggestion.
             Err(Unfinished::TooMuch) => known.clear(),
             other => other?,
         }
-        self.tell(place, || suggest::unknown(&unknown.names, unknown.count, &known));
+        self.report(place, || suggest::unknown(&unknown.names, unknown.count, &known));
         Ok(())
     }
 
@@ -470,7 +462,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         for at in &rules.all {
             if !self.check(*at, value, place, seen.as_deref_mut())? {
                 fits = false;
-                if !self.goes_on() {
+                if !self.continues() {
                     return Ok(false);
                 }
             }
@@ -479,7 +471,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             && self.probe(*at, value, place, None)?
         {
             fits = false;
-            if !self.tell(place, || format!("{text} is not allowed for the value")) {
+            if !self.report(place, || format!("{text} is not allowed for the value")) {
                 return Ok(false);
             }
         }
@@ -487,8 +479,8 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             && self.alternatives(any, value, place, seen.as_deref_mut(), usize::MAX)? == 0
         {
             fits = false;
-            let told = || "the value is not valid under any of the schemas listed in the 'anyOf' keyword".to_owned();
-            if !self.tell(place, told) {
+            let message = || "the value is not valid under any of the schemas listed in the 'anyOf' keyword".to_owned();
+            if !self.report(place, message) {
                 return Ok(false);
             }
         }
@@ -497,8 +489,8 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             if found != 1 {
                 fits = false;
                 let how = if found == 0 { "not valid under any" } else { "valid under more than one" };
-                let told = || format!("the value is {how} of the schemas listed in the 'oneOf' keyword");
-                if !self.tell(place, told) {
+                let message = || format!("the value is {how} of the schemas listed in the 'oneOf' keyword");
+                if !self.report(place, message) {
                     return Ok(false);
                 }
             }
@@ -513,7 +505,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             };
             if let Some(branch) = branch {
                 fits &= self.check(branch, value, place, seen.as_deref_mut())?;
-                if !fits && !self.goes_on() {
+                if !fits && !self.continues() {
                     return Ok(false);
                 }
             }
@@ -523,7 +515,7 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             for (_, at) in rules.dependent.iter().filter(|(name, _)| members.contains_key(name)) {
                 if !self.check(*at, value, place, seen.as_deref_mut())? {
                     fits = false;
-                    if !self.goes_on() {
+                    if !self.continues() {
                         return Ok(false);
                     }
                 }
@@ -575,18 +567,18 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                 let mut count = 0;
                 for (at, item) in items.iter().enumerate().filter(|(at, _)| !seen.has(*at)) {
                     if never {
-                        fits &= self.told.is_some();
+                        fits &= self.violations.is_some();
                         count += 1;
                     } else {
                         fits &= self.check(rule, item, &Place::Element(place, at), None)?;
                     }
-                    if !fits && !self.goes_on() {
+                    if !fits && !self.continues() {
                         return Ok(false);
                     }
                 }
                 if count > 0 {
                     fits = false;
-                    self.tell(place, || format!("Unevaluated items are not allowed ({count} item{})", many(count)));
+                    self.report(place, || format!("Unevaluated items are not allowed ({count} item{})", many(count)));
                 }
             }
             Value::Object(members) => {
@@ -594,24 +586,33 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                 let mut unknown = Unknown::default();
                 for (_, (name, member)) in members.iter().enumerate().filter(|(at, _)| !seen.has(*at)) {
                     if never {
-                        fits &= self.told.is_some();
+                        fits &= self.violations.is_some();
                         unknown.add(name);
                     } else {
                         fits &= self.check(rule, member, &Place::Member(place, name), None)?;
                     }
-                    if !fits && !self.goes_on() {
+                    if !fits && !self.continues() {
                         return Ok(false);
                     }
                 }
                 if unknown.count > 0 {
                     fits = false;
-                    self.tell(place, || suggest::unknown(&unknown.names, unknown.count, &[]));
+                    self.report(place, || suggest::unknown(&unknown.names, unknown.count, &[]));
                 }
             }
             _ => {}
         }
         Ok(fits)
     }
+}
+
+/// Notes a violation, if there is a list for them. Returns whether it has room for more.
+fn note(violations: &mut Option<Vec<Violation>>, place: &Place<'_>, detail: impl FnOnce() -> String) -> bool {
+    let Some(violations) = violations else { return false };
+    if violations.len() < MAX_VIOLATIONS {
+        violations.push(Violation { pointer: place.pointer(), detail: detail() });
+    }
+    violations.len() < MAX_VIOLATIONS
 }
 
 /// Members that an object does not know.
