@@ -118,8 +118,8 @@ fn a_revoked_token_reads_no_more_of_what_is_under_way() {
     let revoked = target.token("ann", "admin", &[]);
     let lines = [
         "GET /api/v1/events?topics=calls",
-        "GET /api/v1/events?topics=calls,jobs,packs",
-        "GET /ui/stream?topics=calls",
+        "GET /api/v1/events?topics=calls,stats,server",
+        "GET /ui/stream?view=calls",
     ];
     let streams: Vec<_> = lines
         .iter()

@@ -13,6 +13,8 @@ use serde_json::{Map, Value, json};
 /// The longest time between two looks at the clock. The code aims at a thousandth of it; a build for tests on a busy
 /// machine is slow.
 const LONGEST_GAP: Duration = Duration::from_secs(20);
+/// Limit of the values of a document: each level multiplies those of the one below.
+const MOST: usize = 1 << 19;
 /// Looks after which a check is told to end.
 const LOOKS: u32 = 40;
 
@@ -169,16 +171,30 @@ impl Bytes<'_> {
                 let piece = *self.one_of(&["a", "cdefghij", "é", "7", "a:b/", "(?<a>x)", "\n"]);
                 json!(piece.repeat(self.count() * 50))
             }
-            5 => json!(vec![self.value(depth - 1); self.count()]),
+            5 => {
+                let inner = self.value(depth - 1);
+                let count = self.count().min(MOST / nodes(&inner));
+                json!(vec![inner; count])
+            }
             6 => (0..self.count()).map(|n| json!([n])).collect(),
             _ => {
                 let inner = self.value(depth - 1);
-                (0..self.count())
+                (0..self.count().min(MOST / nodes(&inner)))
                     .map(|n| (format!("m{n}"), inner.clone()))
                     .chain([("a".to_owned(), json!(1))])
                     .collect()
             }
         }
+    }
+}
+
+/// Returns the number of values in a value, a long text counted as several.
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::String(text) => text.len() / 64,
+        Value::Array(items) => items.iter().map(nodes).sum(),
+        Value::Object(members) => members.values().map(nodes).sum(),
+        _ => 0,
     }
 }
 
