@@ -68,6 +68,8 @@ impl McpHandler {
     }
 
     async fn connect(&self) -> Result<(Arc<Connection>, InUse)> {
+        // On a slow machine a new connection would be idle for too long before this call got it.
+        let _waiting = self.server.wait();
         loop {
             let connection = self.server.connection().await?;
             let in_use = connection.in_use();

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -75,12 +76,23 @@ pub enum Discovery {
     Listed,
 }
 
+/// Guard of a call that waits for a connection.
+pub(crate) struct Waiting<'a>(&'a Server);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// One supervised server.
 pub struct Server {
     pub(crate) config: McpServer,
     pub(crate) metrics: ServerMetrics,
     around: Surroundings,
     state: Mutex<Lifecycle>,
+    /// Calls that wait for a connection, which is not idle then.
+    waiting: AtomicUsize,
     failures: Mutex<Failures>,
     listing: Mutex<Option<Arc<Listing>>>,
     /// How much is known of its tools.
@@ -102,6 +114,7 @@ impl Server {
             metrics,
             around,
             state: Mutex::new(Lifecycle::Down),
+            waiting: AtomicUsize::new(0),
             failures: Mutex::default(),
             listing: Mutex::new(remembered),
             known: watch::Sender::new(known),
@@ -142,6 +155,12 @@ impl Server {
         let listing = self.listing()?;
         let listed = listing.tools.iter().find(|listed| listed.name == tool)?;
         Some(listed.digest(&self.config, &listing))
+    }
+
+    /// Keeps every new connection from being stopped as idle, for a call that waits for one.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(self)
     }
 
     /// Returns its state in one word, and the reason if it is not up.
@@ -447,7 +466,7 @@ impl Server {
             loop {
                 let left =
                     (connection.last_used() + self.config.idle_timeout).saturating_duration_since(Instant::now());
-                if left.is_zero() && connection.calls() == 0 {
+                if left.is_zero() && connection.calls() == 0 && self.waiting.load(Ordering::SeqCst) == 0 {
                     tracing::debug!(mcp.server = self.name(), "stopping an idle MCP server");
                     return;
                 }

@@ -32,13 +32,16 @@ impl OwnDeletes {
         written
     }
 
+    /// Reads the generation for the first time, while this process deletes nothing: it includes all its deletes so far.
+    pub(super) async fn begin(&self, reading: impl Future<Output = Result<u64>>) -> Result<u64> {
+        let _turn = self.turn.acquire().await;
+        let generation = reading.await?;
+        self.count.store(0, Ordering::Release);
+        Ok(generation)
+    }
+
     /// Returns whether another process deleted something between two readings of the generation.
-    pub(super) fn others_deleted(&self, before: Option<u64>, now: u64) -> bool {
-        let Some(before) = before else {
-            // This reading includes all deletes of this process so far.
-            self.count.store(0, Ordering::Release);
-            return false;
-        };
+    pub(super) fn others_deleted(&self, before: u64, now: u64) -> bool {
         let grown = i64::try_from(now.wrapping_sub(before)).unwrap_or(i64::MAX);
         // Below zero: a delete of another process was counted as one of this process, which then failed.
         let known = self.count.load(Ordering::Acquire).min(grown);

@@ -51,8 +51,14 @@ async fn poll(hub: &Hub) {
     let mut certain = hub.clock.now();
     loop {
         let (asked, written) = (hub.clock.now(), hub.invalidations.written());
-        if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), hub.store.generation()).await {
-            if hub.own_deletes.others_deleted(seen.replace(generation), generation) {
+        let reading = async {
+            match seen {
+                Some(_) => hub.store.generation().await,
+                None => hub.own_deletes.begin(hub.store.generation()).await,
+            }
+        };
+        if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), reading).await {
+            if seen.replace(generation).is_some_and(|before| hub.own_deletes.others_deleted(before, generation)) {
                 hub.invalidate_deleted(Covers::Everything, certain).await;
             }
             certain = asked;
