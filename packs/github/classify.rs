@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use helmdeck_core::text::excerpt;
-use helmdeck_core::{Code, Error, Timestamp};
+use helmdeck_core::{Code, Error, Quota, Timestamp};
 use http::StatusCode;
 use serde::Deserialize;
 
@@ -97,6 +97,7 @@ pub(super) fn classify(received: &Received, target: &Target, with_token: bool, n
         }
         status => {
             let error = Error::new(Code::HandlerFailed, format!("GitHub answered {} for {path}", status.as_u16()));
+            let error = if status == StatusCode::SERVICE_UNAVAILABLE { error.of_upstream() } else { error };
             match seconds(received, "retry-after") {
                 Some(wait) => error.with_retry_after(wait),
                 None => error,
@@ -128,6 +129,13 @@ fn limited(received: &Received, body: &Body, now: Timestamp) -> Option<(Duration
     let page = &body.documentation_url;
     let secondary = page.ends_with("secondary-rate-limits") || page.ends_with("abuse-rate-limits");
     (secondary || received.status == StatusCode::TOO_MANY_REQUESTS).then_some((DEFAULT_WAIT, Limit::Secondary))
+}
+
+/// Returns what is left of the quota, if the answer says so.
+pub(super) fn quota(received: &Received, now: Timestamp) -> Option<Quota> {
+    let number = |name| received.header(name)?.trim().parse::<i64>().ok();
+    let reset = Timestamp(number("x-ratelimit-reset")?.saturating_mul(1_000_000)).since(now);
+    Some(Quota { remaining: number("x-ratelimit-remaining")?.try_into().ok()?, reset })
 }
 
 fn seconds(received: &Received, name: &str) -> Option<Duration> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use helmdeck_core::{Clock, Code, Error, Result, Secret};
+use helmdeck_core::{Clock, Code, Error, Result, Secret, Upstream};
 use helmdeck_egress::{Egress, Outgoing, never_connected, refusal};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_NONE_MATCH, USER_AGENT};
 use http::{Method, Request, StatusCode};
@@ -77,6 +77,7 @@ pub(super) struct GitHubClient {
     user_agent: HeaderValue,
     octocrab: OnceCell<Octocrab>,
     pub(super) retry_wait: Duration,
+    keep_quota: u64,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -89,8 +90,15 @@ impl GitHubClient {
                 .unwrap_or(HeaderValue::from_static(concat!("helmdeck/", env!("CARGO_PKG_VERSION")))),
             octocrab: OnceCell::new(),
             retry_wait: config.retry_wait,
+            keep_quota: config.keep_quota,
             clock,
         }
+    }
+
+    /// Returns this GitHub, whose limits all packs share that ask with the same credential.
+    pub(super) fn upstream(&self) -> Upstream {
+        let name = self.base.host_str().unwrap_or("GitHub").to_owned();
+        Upstream { name, keep_quota: self.keep_quota }
     }
 
     /// Returns what to read below the API's root; every segment and value is encoded.

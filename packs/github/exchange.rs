@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use helmdeck_core::jitter::jittered;
-use helmdeck_core::{Code, Context, Error, Reply, Result, Secret};
+use helmdeck_core::{Code, Context, Error, Quota, Reply, Result, Secret};
 use http::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::classify::classify;
+use super::classify::{classify, quota};
 use super::client::{Failure, Form, GitHubClient, Received, Target};
 
 /// Maximum number of retries of a request.
@@ -28,18 +28,28 @@ pub(super) struct Exchange<'a> {
     pub(super) client: &'a GitHubClient,
     token: Option<Secret>,
     deadline: Option<Instant>,
+    /// Whether what fails is repeated: not where a stored answer covers it.
+    repeats: bool,
+    quota: Option<Quota>,
     calls: u32,
 }
 
 impl<'a> Exchange<'a> {
     /// Starts with the credential that the manifest declares; without one the requests are anonymous.
     pub(super) fn new(client: &'a GitHubClient, context: &Context) -> Result<Self> {
-        Ok(Self { client, token: context.credential()?, deadline: context.deadline, calls: 0 })
+        Ok(Self {
+            client,
+            token: context.credential()?,
+            deadline: context.deadline,
+            repeats: !context.covered,
+            quota: None,
+            calls: 0,
+        })
     }
 
-    /// Returns how many requests cost quota so far.
-    pub(super) const fn calls(&self) -> u32 {
-        self.calls
+    /// Confirms the stale answer.
+    pub(super) fn not_modified(&self) -> Reply {
+        Reply::not_modified().with_upstream_calls(self.calls).with_quota(self.quota)
     }
 
     /// Reads something. With an `ETag`, `None` means that it has not changed.
@@ -52,12 +62,14 @@ impl<'a> Exchange<'a> {
             let (error, asked_wait) = match self.client.send(Method::GET, target, self.token.as_ref(), etag, None).await
             {
                 Ok(received) if received.status == StatusCode::NOT_MODIFIED && etag.is_some() => {
+                    self.quota = quota(&received, self.client.clock.now()).or(self.quota);
                     // GitHub forgives an unchanged answer only to those who say who they are.
                     self.calls += u32::from(self.token.is_none());
                     return Ok(None);
                 }
                 Ok(received) => {
                     self.calls += 1;
+                    self.quota = quota(&received, self.client.clock.now()).or(self.quota);
                     if received.status.is_success() {
                         return Ok(Some(received));
                     }
@@ -71,7 +83,7 @@ impl<'a> Exchange<'a> {
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::NotSent(error) | Failure::Lost(error)) => (error, None),
             };
-            if repeats == MAX_REPEATS || !self.wait(repeats, asked_wait).await {
+            if !self.repeats || repeats == MAX_REPEATS || !self.wait(repeats, asked_wait).await {
                 return Err(error);
             }
             repeats += 1;
@@ -122,7 +134,7 @@ impl<'a> Exchange<'a> {
 
     /// Ends the call with what it found.
     pub(super) fn reply<T: Serialize>(&self, output: &T) -> Result<Reply> {
-        Ok(Reply::value(output)?.with_upstream_calls(self.calls))
+        Ok(Reply::value(output)?.with_upstream_calls(self.calls).with_quota(self.quota))
     }
 
     fn refused(&self, received: &Received, target: &Target) -> Error {

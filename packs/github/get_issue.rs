@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Context, Handler, Json, Reply, Result};
+use helmdeck_core::{Context, Handler, Json, Reply, Result, Upstream};
 use serde::{Deserialize, Serialize};
 
 use super::client::GitHubClient;
@@ -52,5 +52,9 @@ impl Handler for GetIssue {
             (thread, thread_truncated) = (Some(found), Some(truncated));
         }
         reading.reply(&Output { issue, thread, thread_truncated })
+    }
+
+    fn upstream(&self) -> Option<Upstream> {
+        Some(self.0.upstream())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Code, Context, Handler, Json, Reply, Result};
+use helmdeck_core::{Code, Context, Handler, Json, Reply, Result, Upstream};
 use serde::{Deserialize, Serialize};
 
 use super::client::{Form, GitHubClient, Target};
@@ -51,5 +51,9 @@ impl Handler for GetPr {
             });
         }
         reading.reply(&Output { pull, diff })
+    }
+
+    fn upstream(&self) -> Option<Upstream> {
+        Some(self.0.upstream())
     }
 }

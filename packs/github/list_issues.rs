@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Context, Handler, Json, Reply, Result};
+use helmdeck_core::{Context, Handler, Json, Reply, Result, Upstream};
 use serde::{Deserialize, Serialize};
 
 use super::client::GitHubClient;
@@ -57,5 +57,9 @@ impl Handler for ListIssues {
         let wanted = |issue: &Issue| input.include_pulls || !issue.is_pull_request;
         let (issues, truncated) = reading.list(first, input.per_page, input.max_items, wanted).await?;
         reading.reply(&Output { count: issues.len(), truncated, issues })
+    }
+
+    fn upstream(&self) -> Option<Upstream> {
+        Some(self.0.upstream())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Context, Handler, Json, Reply, Result};
+use helmdeck_core::{Context, Handler, Json, Reply, Result, Upstream};
 use serde::{Deserialize, Serialize};
 
 use super::client::GitHubClient;
@@ -54,5 +54,9 @@ impl Handler for ListPrs {
         }
         let (prs, truncated) = reading.list(first, input.per_page, input.max_items, |_: &Pull| true).await?;
         reading.reply(&Output { count: prs.len(), truncated, prs })
+    }
+
+    fn upstream(&self) -> Option<Upstream> {
+        Some(self.0.upstream())
     }
 }

@@ -38,6 +38,8 @@ pub struct Config {
     pub user_agent: String,
     /// The wait before the first retry of a failed request, doubled for each further one; default 250 ms.
     pub retry_wait: Duration,
+    /// Number of requests of a quota that are left for other uses than cached packs; default 0.
+    pub keep_quota: u64,
 }
 
 impl Config {
@@ -48,6 +50,7 @@ impl Config {
             base_url,
             user_agent: concat!("helmdeck/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry_wait: Duration::from_millis(250),
+            keep_quota: 0,
         }
     }
 

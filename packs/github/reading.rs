@@ -63,8 +63,7 @@ impl<'a> Reading<'a> {
                 return Ok(None);
             }
         }
-        let reply = Reply::not_modified().with_upstream_calls(self.exchange.calls());
-        Ok(Some(reply.with_validator(validator)))
+        Ok(Some(self.exchange.not_modified().with_validator(validator)))
     }
 
     /// Reads one thing.

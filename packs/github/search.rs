@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Context, Handler, Json, Reply, Result};
+use helmdeck_core::{Context, Handler, Json, Reply, Result, Upstream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,12 @@ impl Handler for Search {
             Kind::Repositories => find::<RepositoryHit, RepositoryHit>(reading, first, per_page, input.max_items).await,
             Kind::Commits => find::<RawCommit, CommitHit>(reading, first, per_page, input.max_items).await,
         }
+    }
+
+    fn upstream(&self) -> Option<Upstream> {
+        // GitHub counts searches apart.
+        let Upstream { name, keep_quota } = self.0.upstream();
+        Some(Upstream { name: format!("{name}, search"), keep_quota })
     }
 }
 

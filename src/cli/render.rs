@@ -145,7 +145,11 @@ fn cache_status(cache: &CacheInfo) -> String {
             None => cache.status.as_str().to_owned(),
             Some(word) => format!("{} (store: {})", cache.status.as_str(), word.replace('_', " ")),
         },
-        other => format!("{} ({} s old)", other.as_str(), cache.age.as_secs()),
+        other => {
+            let why = cache.reason.map(|word| format!(", {}", word.replace('_', " "))).unwrap_or_default();
+            let again = cache.retry_after.map(|after| format!(", asked again in {}", took(after))).unwrap_or_default();
+            format!("{} ({} s old{why}{again})", other.as_str(), cache.age.as_secs())
+        }
     }
 }
 
@@ -374,10 +378,16 @@ mod tests {
             key: [0; 8],
             store_error: None,
             reason: None,
+            retry_after: None,
         });
         assert_eq!(status(&outcome), "a.b v1: 12 ms, cache hit (7 s old)");
         let cache = outcome.cache.as_mut().unwrap();
         (cache.status, cache.store_error) = (CacheStatus::Miss, Some("read_only"));
         assert_eq!(status(&outcome), "a.b v1: 12 ms, cache miss (store: read only)");
+        let cache = outcome.cache.as_mut().unwrap();
+        (cache.status, cache.store_error, cache.reason) = (CacheStatus::Stale, None, Some("upstream_backoff"));
+        cache.retry_after = Some(Duration::from_millis(5_500));
+        let expected = "a.b v1: 12 ms, cache stale (7 s old, upstream backoff, asked again in 5500 ms)";
+        assert_eq!(status(&outcome), expected);
     }
 }

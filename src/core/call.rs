@@ -121,6 +121,8 @@ pub struct Stage {
     pub secrets: Option<Arc<dyn CallSecrets>>,
     /// Set by `cache`: the stale answer that the handler may confirm.
     pub stale: Option<Stale>,
+    /// Set by `cache`: the first half of the key of the stored answer that covers a failure of the handler.
+    pub covered_by: Option<u128>,
     /// Set by `session`: where the handler runs commands.
     pub session: Option<Arc<dyn Session>>,
     /// Set by `artifacts`: receiver of the handler's files.

@@ -33,6 +33,13 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// Parses a date as HTTP headers have it (`Sun, 06 Nov 1994 08:49:37 GMT`); `None` for anything else.
+    #[must_use]
+    pub fn parse_http_date(text: &str) -> Option<Self> {
+        let date = jiff::fmt::rfc2822::parse(text).ok()?;
+        Some(Self(date.timestamp().as_microsecond()))
+    }
+
     /// Returns the RFC 3339 form with microseconds, in UTC (`2026-11-21T22:34:00.000000Z`).
     ///
     /// Times outside the years -9999 to 9999 are given as the nearest end of that range.

@@ -92,6 +92,8 @@ pub struct Context {
     pub correlation: Correlation,
     /// A stale answer that the handler may confirm with [`crate::Reply::not_modified`].
     pub stale: Option<Stale>,
+    /// Whether a stored answer covers a failure, so that the handler need not repeat what fails.
+    pub covered: bool,
     /// Receiver of progress reports.
     pub progress: Option<Arc<dyn ProgressSink>>,
     /// The credentials of this call.
@@ -124,6 +126,7 @@ impl Context {
             behind: false,
             correlation: Correlation { request_id: None, trace: None },
             stale: None,
+            covered: false,
             progress: None,
             secrets: None,
             artifacts: None,

@@ -156,6 +156,7 @@ struct Inner {
     retry_after: Option<Duration>,
     violations: Vec<Violation>,
     for_operator: bool,
+    of_upstream: bool,
     replica: Option<Box<str>>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -169,6 +170,7 @@ impl Error {
             retry_after: None,
             violations: Vec::new(),
             for_operator: false,
+            of_upstream: false,
             replica: None,
             source: None,
         }))
@@ -198,6 +200,15 @@ impl Error {
     #[must_use]
     pub fn for_operator(self) -> Self {
         self.edit(|inner| inner.for_operator = true)
+    }
+
+    /// Marks the error as one of the service behind the pack as a whole, such as status 503.
+    ///
+    /// Every other request would fail too, so a cached pack asks that service nothing for a while. `rate_limited` means
+    /// that without a mark.
+    #[must_use]
+    pub fn of_upstream(self) -> Self {
+        self.edit(|inner| inner.of_upstream = true)
     }
 
     /// Names the replica that has what was asked for.
@@ -235,6 +246,12 @@ impl Error {
     #[must_use]
     pub fn is_for_operator(&self) -> bool {
         self.0.for_operator
+    }
+
+    /// Returns whether the service behind the pack refuses every request, not only this one.
+    #[must_use]
+    pub fn is_of_upstream(&self) -> bool {
+        self.0.of_upstream || self.0.code == Code::RateLimited
     }
 
     /// Returns the party at fault: that of the code, but never the caller if only the operator can fix it.

@@ -1,6 +1,7 @@
 //! Handlers of packs, and their replies.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -30,15 +31,42 @@ pub struct Reply {
     pub validator: Option<Arc<str>>,
     /// Number of requests that count against the quota of another service.
     pub upstream_calls: u32,
+    /// What is left of a quota of the upstream, if it says so.
+    pub quota: Option<Quota>,
     /// The handler must confirm the stored answer before each use.
     pub confirm_always: bool,
+}
+
+/// What is left of a quota of another service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Number of requests.
+    pub remaining: u64,
+    /// Time until the quota is full again.
+    pub reset: Duration,
+}
+
+/// The service that a handler asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    /// Its name: handlers of the same name and credential share its limits. A host, for example.
+    pub name: String,
+    /// Number of requests of its quota that are left for other uses.
+    pub keep_quota: u64,
 }
 
 impl Reply {
     /// Answers with JSON text.
     #[must_use]
     pub const fn json(output: Json) -> Self {
-        Self { output: Some(output), no_store: false, validator: None, upstream_calls: 0, confirm_always: false }
+        Self {
+            output: Some(output),
+            no_store: false,
+            validator: None,
+            upstream_calls: 0,
+            quota: None,
+            confirm_always: false,
+        }
     }
 
     /// Answers with a value.
@@ -54,7 +82,7 @@ impl Reply {
     /// Confirms the stale answer in [`Context::stale`]; only allowed when there is one.
     #[must_use]
     pub const fn not_modified() -> Self {
-        Self { output: None, no_store: false, validator: None, upstream_calls: 0, confirm_always: false }
+        Self { output: None, no_store: false, validator: None, upstream_calls: 0, quota: None, confirm_always: false }
     }
 
     /// Sets the validator to confirm the answer with later.
@@ -68,6 +96,13 @@ impl Reply {
     #[must_use]
     pub const fn with_upstream_calls(mut self, calls: u32) -> Self {
         self.upstream_calls = calls;
+        self
+    }
+
+    /// Sets what is left of the upstream's quota.
+    #[must_use]
+    pub const fn with_quota(mut self, quota: Option<Quota>) -> Self {
+        self.quota = quota;
         self
     }
 
@@ -120,6 +155,13 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Any [`Error`]; its public message must not hold the cause or a secret.
     async fn run(&self, context: Context, input: Json) -> Result<Reply>;
+
+    /// Returns the service that the handler asks; `None` if only this pack asks it, or nothing is asked.
+    ///
+    /// While it refuses requests, no cached pack with the same upstream and credential asks it.
+    fn upstream(&self) -> Option<Upstream> {
+        None
+    }
 }
 
 /// A built-in pack: its manifest as TOML, and its handler.

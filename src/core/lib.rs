@@ -43,7 +43,7 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use context::{ArtifactRef, Context};
 pub use correlation::{Correlation, RequestId};
 pub use error::{Code, Error, Fault, Result};
-pub use handler::{Builtin, Check, Handler, Need, Reply};
+pub use handler::{Builtin, Check, Handler, Need, Quota, Reply, Upstream};
 pub use hex::{hex, hex_digits};
 pub use identity::Identity;
 pub use ids::{PackName, RunId, Version};

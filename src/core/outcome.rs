@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::handler::Quota;
 use crate::secrets::Grant;
 use crate::{Json, PackName, Timestamp, Version};
 
@@ -53,9 +54,10 @@ pub struct CacheInfo {
     ///
     /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, `slow` or `unavailable`.
     pub store_error: Option<&'static str>,
-    /// Why the call was not cached, in one word, if the cache could not take part: one of
-    /// [`CacheInfo::BYPASS_REASONS`].
+    /// Why, in one word: one of [`CacheInfo::REASONS`].
     pub reason: Option<&'static str>,
+    /// When the handler is asked again, if it is left alone now.
+    pub retry_after: Option<Duration>,
 }
 
 impl CacheInfo {
@@ -64,12 +66,23 @@ impl CacheInfo {
 
     /// Every value of `reason`.
     ///
-    /// In order: the scope is `session` and the call names none; the caller is anonymous; the answer would become part
-    /// of one that callers share; the input has a number without a canonical form; the caller knows of a delete that
-    /// this process could not read in time.
-    pub const BYPASS_REASONS: [&str; 5] = ["no_session", "anonymous", "shared_caller", "input", "behind"];
+    /// In order, why a call was not cached: the scope is `session` and the call names none; the caller is anonymous; the
+    /// answer would become part of one that callers share; the input has a number without a canonical form; the caller
+    /// knows of a delete that this process could not read in time. Then why an answer is stale: the handler failed; it
+    /// was slow; its upstream is left alone after a failure; the rest of a quota is kept.
+    pub const REASONS: [&str; 9] = [
+        "no_session",
+        "anonymous",
+        "shared_caller",
+        "input",
+        "behind",
+        "upstream_error",
+        "upstream_slow",
+        "upstream_backoff",
+        "quota_kept",
+    ];
 
-    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?}`.
+    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?, retry_after_ms?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"status\":\"");
         out.extend_from_slice(self.status.as_str().as_bytes());
@@ -87,7 +100,12 @@ impl CacheInfo {
             out.extend_from_slice(b"\",\"reason\":\"");
             out.extend_from_slice(word.as_bytes());
         }
-        out.extend_from_slice(b"\"}");
+        out.push(b'"');
+        if let Some(after) = self.retry_after {
+            out.extend_from_slice(b",\"retry_after_ms\":");
+            write_number(out, millis(after));
+        }
+        out.push(b'}');
     }
 }
 
@@ -123,6 +141,8 @@ pub struct Remark {
     pub validator: Option<Arc<str>>,
     /// Number of the handler's requests that count against the quota of another service.
     pub upstream_calls: u32,
+    /// What is left of the upstream's quota, if it says so.
+    pub quota: Option<Quota>,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
     /// The handler must confirm the stored answer before each use.
@@ -146,7 +166,7 @@ impl Outcome {
     /// Writes the outcome as one JSON object. The output is copied byte for byte.
     ///
     /// Members: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where `cache` is `{status,
-    /// age_ms, ttl_ms, key, store_error?, reason?}`.
+    /// age_ms, ttl_ms, key, store_error?, reason?, retry_after_ms?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");
@@ -254,6 +274,7 @@ mod tests {
             key: [0, 1, 2, 3, 4, 5, 6, 255],
             store_error: None,
             reason: None,
+            retry_after: None,
         });
         let text = String::from_utf8(outcome.to_json()).unwrap();
         assert!(text.ends_with(r#","session_id":"s\"1","cache":{"status":"hit","age_ms":1000,"ttl_ms":300000,"key":"00010203040506ff"}}"#), "{text}");
@@ -261,5 +282,10 @@ mod tests {
         outcome.cache.as_mut().unwrap().store_error = Some("locked");
         let text = String::from_utf8(outcome.to_json()).unwrap();
         assert!(text.ends_with(r#""key":"00010203040506ff","store_error":"locked"}}"#), "{text}");
+        let cache = outcome.cache.as_mut().unwrap();
+        (cache.store_error, cache.reason) = (None, Some("upstream_backoff"));
+        cache.retry_after = Some(Duration::from_millis(1500));
+        let text = String::from_utf8(outcome.to_json()).unwrap();
+        assert!(text.ends_with(r#"","reason":"upstream_backoff","retry_after_ms":1500}}"#), "{text}");
     }
 }

@@ -81,6 +81,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         behind: call.behind,
         correlation: correlation.clone(),
         stale: call.stage.stale,
+        covered: call.stage.covered_by.is_some(),
         progress,
         secrets: secrets.clone(),
         artifacts: call.stage.artifacts,
@@ -178,6 +179,7 @@ fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmde
         not_modified,
         validator,
         upstream_calls: reply.upstream_calls,
+        quota: reply.quota,
         had_secret,
         used: Vec::new(),
     }

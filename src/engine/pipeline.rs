@@ -18,6 +18,7 @@ use crate::cache::pack::PackCache;
 use crate::handler::HandlerService;
 use crate::layers::AnswerNow;
 use crate::layers::artifacts::ArtifactsLayer;
+use crate::layers::backoff::BackoffLayer;
 use crate::layers::cache::CacheLayer;
 use crate::layers::credentials::CredentialsLayer;
 use crate::layers::invalidate::InvalidateLayer;
@@ -131,7 +132,8 @@ pub(crate) fn build(parts: PipelineLayers, gates: Gates) -> PackService {
                 .layer(RecallLayer(Arc::clone(&cache))) // the very same bytes again: answered before anything is parsed
                 .layer(parts.validate_input) //       fills in the defaults that the key is made of
                 .layer(option_layer(parts.credentials)) // the key names the credential; a revoked grant never hits
-                .layer(CacheLayer(cache)), //         before `session`: a hit starts none; outside `validate_output`: only checked outputs are stored
+                .layer(CacheLayer(Arc::clone(&cache))) // before `session`: a hit starts none; outside `validate_output`: only checked outputs are stored
+                .layer(BackoffLayer(cache)), //       inside `cache`, which covers what is not asked with a stale answer
             run(parts.session, parts.artifacts, parts.validate_output, parts.handler),
         ),
         Gates::Invalidating(hub) => whole(

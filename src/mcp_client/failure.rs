@@ -59,7 +59,9 @@ fn of_transport(name: &str, error: &Cause) -> Option<Error> {
         }
         _ => (Code::HandlerFailed, "answered with something that is not MCP".to_owned()),
     };
-    Some(Error::new(code, format!("the MCP server \"{name}\" {what}")))
+    let error = Error::new(code, format!("the MCP server \"{name}\" {what}"));
+    let refuses_all = matches!(http, StreamableHttpError::HttpStatus(status) if status.status == 503);
+    Some(if refuses_all { error.of_upstream() } else { error })
 }
 
 /// Returns the error of a connection that failed to open. Redacts `secrets` in the server's text.

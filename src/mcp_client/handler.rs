@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use helmdeck_core::trace::SpanKind;
-use helmdeck_core::{Code, Context, Correlation, Error, Handler, Json, Reply, Result, Secret};
+use helmdeck_core::{Code, Context, Correlation, Error, Handler, Json, Reply, Result, Secret, Upstream};
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,
@@ -28,6 +28,10 @@ pub(crate) struct McpHandler {
 
 #[async_trait]
 impl Handler for McpHandler {
+    fn upstream(&self) -> Option<Upstream> {
+        Some(Upstream { name: format!("MCP server \"{}\"", self.server.name()), keep_quota: 0 })
+    }
+
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let arguments = match input.to_value() {
             Value::Object(arguments) => arguments,

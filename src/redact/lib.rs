@@ -51,6 +51,9 @@ pub fn error(error: Error, secrets: &[Secret]) -> Error {
     if let Some(after) = error.retry_after() {
         clean = clean.with_retry_after(after);
     }
+    if error.is_of_upstream() {
+        clean = clean.of_upstream();
+    }
     if error.is_for_operator() {
         clean = clean.for_operator();
     }

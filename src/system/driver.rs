@@ -105,8 +105,14 @@ pub(crate) trait KeyRows {
     /// Frees a key that its run still has.
     async fn abandon_key(&self, key: KeyName, fence: Fence) -> Result<()>;
 
+    /// Writes a key that belongs to no run, or its new end.
+    async fn mark_key(&self, key: KeyName, expires_at: Timestamp) -> Result<()>;
+
     /// Returns which of these keys of a scope are taken and have not expired.
     async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>>;
+
+    /// Returns the keys of a scope that have not expired, with their ends; at most `limit`.
+    async fn key_ends(&self, scope: String, now: Timestamp, limit: usize) -> Result<Vec<(String, Timestamp)>>;
 
     /// Deletes every key of a caller's digest, and returns how many.
     async fn forget_keys(&self, caller: String) -> Result<u64>;

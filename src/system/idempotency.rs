@@ -3,7 +3,6 @@
 //! A key belongs to one run of a call: the replica that makes it, and a random [`Fence`]. Over all replicas, one call
 //! gets it. If the replica goes away in the middle, what the call did is unknown, and the key says so.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
@@ -61,6 +60,10 @@ pub struct KeyRequest<'a> {
 
 /// Scope of the MCP sessions that have ended. Those of callers begin with a digest.
 const SESSIONS: &str = "mcp sessions";
+/// Scope of upstreams that are not asked for a while.
+const BACKOFFS: &str = "backoffs";
+/// Limit of the upstreams that are read at once.
+const BACKOFFS_READ: usize = 1000;
 /// How much the clocks of replicas may differ.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(24 * 3600);
 
@@ -113,17 +116,26 @@ impl System {
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn end_session(&self, id: &str, now: Timestamp, expires_at: Timestamp) -> Result<()> {
-        let taking = TakeKey {
-            name: name(SESSIONS, id),
-            digest: Vec::new(),
-            owner: Arc::from(""),
-            fence: Fence(<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?),
-            now,
-            expires_at: expires_at.saturating_add(CLOCKS_DIFFER),
-            repeatable: false,
-        };
-        self.driver().begin_key(taking).await.map(drop)
+    pub async fn end_session(&self, id: &str, expires_at: Timestamp) -> Result<()> {
+        self.driver().mark_key(name(SESSIONS, id), expires_at.saturating_add(CLOCKS_DIFFER)).await
+    }
+
+    /// Records that an upstream is not asked again before `until`; `until` in the past ends that.
+    ///
+    /// `target` is a digest of what is not asked.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn back_off(&self, target: &str, until: Timestamp) -> Result<()> {
+        self.driver().mark_key(name(BACKOFFS, target), until).await
+    }
+
+    /// Returns what is not asked now, and until when ([`System::back_off`]).
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn backoffs(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>> {
+        self.driver().key_ends(BACKOFFS.to_owned(), now, BACKOFFS_READ).await
     }
 
     /// Returns which of these MCP sessions have ended ([`System::end_session`]).

@@ -235,13 +235,16 @@ fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error>
 pub(crate) struct GitHub {
     /// The API's address.
     pub(crate) base_url: url::Url,
+    /// Requests of a quota that cached packs leave for other uses.
+    pub(crate) keep_quota: u64,
 }
 
 impl GitHub {
     /// Returns the settings of the `github.*` packs.
     #[cfg(feature = "github")]
     pub(crate) fn packs(&self) -> helmdeck_packs::github::Config {
-        helmdeck_packs::github::Config::new(self.base_url.clone())
+        let config = helmdeck_packs::github::Config::new(self.base_url.clone());
+        helmdeck_packs::github::Config { keep_quota: self.keep_quota, ..config }
     }
 
     /// Validates the address.

@@ -18,6 +18,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 pub use self::schedule::{ScheduleSpec, Timing};
+use crate::error::Code;
 use crate::ids::{PackName, Version};
 use crate::schema::Schema;
 use crate::template::Template;
@@ -177,6 +178,10 @@ pub struct CacheSpec {
     pub stale_while_revalidate: Duration,
     /// How long past `ttl` an answer may be served when the handler fails (RFC 5861).
     pub stale_if_error: Duration,
+    /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows. Default 1 s.
+    pub stale_if_slow: Duration,
+    /// How long errors are fresh, by code. Other errors are not stored.
+    pub errors: BTreeMap<Code, Duration>,
     /// Whether the handler understands a validator.
     pub revalidate: bool,
     /// How long past `ttl` an answer may still be confirmed. Default 24 h.
@@ -376,7 +381,10 @@ impl Manifest {
                 add(format!("{argv:?} {env:?}").as_bytes());
             }
             HandlerSpec::Mcp { server, tool } => add(format!("mcp {server:?} {tool:?}").as_bytes()),
-            HandlerSpec::Http(spec) => add(format!("{spec:?} {:?}", self.credentials).as_bytes()),
+            HandlerSpec::Http(spec) => {
+                let spec = http::HttpSpec { keep_quota: 0, ..(**spec).clone() };
+                add(format!("{spec:?} {:?}", self.credentials).as_bytes());
+            }
         }
         add(handler);
         add(&self.cache().map_or(0, |cache| cache.epoch).to_be_bytes());

@@ -1,6 +1,7 @@
 //! Manifest parser and validation. Errors name the line.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::{
     Timing, http, raw,
 };
 use crate::duration::{parse_duration, parse_size};
+use crate::error::Code;
 use crate::ids::{PackName, Version};
 use crate::leaks;
 use crate::schema::{self, Schema};
@@ -22,6 +24,7 @@ use crate::text::line_of;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+const DEFAULT_STALE_IF_SLOW: Duration = Duration::from_secs(1);
 const DEFAULT_REVALIDATE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 /// Limit of tags of an answer.
@@ -30,6 +33,8 @@ const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 /// `helmdeck_memory::Limits::tags`.
 const MAX_TAGS: usize = 16;
 const MAX_CREDENTIALS: usize = 8;
+/// Errors that `[memory] errors` may name.
+const STORED_ERRORS: [Code; 5] = [Code::NotFound, Code::InvalidInput, Code::Forbidden, Code::Conflict, Code::TooLarge];
 /// Limit of `[job] retry`.
 const MAX_RETRIES: u32 = 10;
 
@@ -433,6 +438,10 @@ fn memory_of(
     if fresh.is_zero() {
         return Err(source.error(Some(ttl.span()), "ttl is 0; leave out cache = true to run the handler every time"));
     }
+    if let (Some(slow), None) = (&raw.stale_if_slow, &raw.stale_if_error) {
+        let message = "stale_if_slow needs stale_if_error, which says how stale an answer may be";
+        return Err(source.error(Some(slow.span()), message));
+    }
     let category = match &raw.category {
         Some(category) if category.get_ref().trim().is_empty() => {
             return Err(source.error(Some(category.span()), "category is empty"));
@@ -446,6 +455,8 @@ fn memory_of(
         scope: raw.scope,
         stale_while_revalidate: source.duration(raw.stale_while_revalidate.as_ref(), Duration::ZERO)?,
         stale_if_error: source.duration(raw.stale_if_error.as_ref(), Duration::ZERO)?,
+        stale_if_slow: source.duration(raw.stale_if_slow.as_ref(), DEFAULT_STALE_IF_SLOW)?,
+        errors: errors_of(source, &raw.errors)?,
         revalidate: raw.revalidate,
         revalidate_for: source.duration(raw.revalidate_for.as_ref(), DEFAULT_REVALIDATE_FOR)?,
         tags: source.tags(&raw.tags, input)?,
@@ -457,6 +468,26 @@ fn memory_of(
             .map_or(Ok(DEFAULT_MAX_BYTES), |size| source.read(size, |text| parse_size(text)))?,
     };
     Ok(MemorySpec { cache: Some(cache), invalidates })
+}
+
+/// Reads how long errors are stored. Only those can be that say something about the request.
+fn errors_of(
+    source: &SourceText<'_>,
+    raw: &BTreeMap<String, Spanned<String>>,
+) -> Result<BTreeMap<Code, Duration>, ManifestError> {
+    let stored = |name: &str| STORED_ERRORS.into_iter().find(|code| code.as_str() == name);
+    raw.iter()
+        .map(|(name, ttl)| {
+            source.read(ttl, |text| {
+                let names: Vec<&str> = STORED_ERRORS.into_iter().map(Code::as_str).collect();
+                let code = stored(name).ok_or_else(|| {
+                    let hint = suggest(name, names.iter().copied());
+                    format!("\"{name}\" is no error that can be stored; those are {}{hint}", names.join(", "))
+                })?;
+                Ok((code, parse_duration(text)?))
+            })
+        })
+        .collect()
 }
 
 fn example_of(

@@ -156,6 +156,11 @@ pub(super) struct Memory {
     pub(super) stale_while_revalidate: Option<Spanned<String>>,
     /// How long past `ttl` an answer is served if the handler fails or is late. Default `0s`.
     pub(super) stale_if_error: Option<Spanned<String>>,
+    /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows. Default `1s`.
+    pub(super) stale_if_slow: Option<Spanned<String>>,
+    /// How long errors of the handler are stored like answers, by code: `{ not_found = "30s" }`. Default: not at all.
+    #[serde(default)]
+    pub(super) errors: BTreeMap<String, Spanned<String>>,
     /// Whether the handler can confirm a stale answer, as with an `ETag`. Default `false`.
     #[serde(default)]
     pub(super) revalidate: bool,

@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use helmdeck_core::outcome::{Remark, UsedGrant};
 use helmdeck_core::secrets::credential_tag;
-use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Json, Outcome, PackName, Timestamp, Version};
+use helmdeck_core::{
+    ArtifactRef, CacheInfo, CacheStatus, Code, Error, Json, Outcome, PackName, Result, Timestamp, Version,
+};
 use helmdeck_memory::Namespace;
 use serde::{Deserialize, Serialize};
 
@@ -42,11 +44,26 @@ pub(crate) struct Location {
     pub(crate) tags: Arc<[String]>,
 }
 
+/// An error that is stored like an answer: the upstream refuses exactly this request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredError {
+    pub(crate) code: Code,
+    message: Arc<str>,
+}
+
+impl StoredError {
+    pub(crate) fn new(error: &Error) -> Self {
+        Self { code: error.code(), message: error.message().into() }
+    }
+}
+
 /// A cached answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) location: Arc<Location>,
+    /// The output; `null` beside an error.
     pub(crate) output: Json,
+    pub(crate) error: Option<Box<StoredError>>,
     pub(crate) artifacts: Arc<[ArtifactRef]>,
     pub(crate) validator: Option<Arc<str>>,
     pub(crate) made_at: Timestamp,
@@ -76,6 +93,8 @@ struct AnswerHead {
     validator: Option<Arc<str>>,
     cost_us: u64,
     upstream_calls: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Box<StoredError>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     artifacts: Vec<ArtifactRef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,6 +133,7 @@ impl Answer {
         Self {
             location: marked(location, &outcome.remark.used),
             output: outcome.output.clone(),
+            error: None,
             artifacts: Arc::clone(&outcome.artifacts),
             validator: outcome.remark.validator.clone(),
             made_at: times.made_at,
@@ -127,6 +147,25 @@ impl Answer {
         }
     }
 
+    /// Makes an answer of an error.
+    pub(crate) fn of_error(location: Arc<Location>, error: &Error, times: Times, cost: Duration) -> Self {
+        Self {
+            location,
+            output: Json::from_trusted(Bytes::from_static(b"null")),
+            error: Some(Box::new(StoredError::new(error))),
+            artifacts: Arc::new([]),
+            validator: None,
+            made_at: times.made_at,
+            fresh_until: times.fresh_until,
+            hard_until: times.hard_until,
+            confirm_always: false,
+            cost,
+            upstream_calls: 0,
+            used: Vec::new(),
+            invalid: AtomicBool::new(false),
+        }
+    }
+
     /// Returns the same answer, revalidated.
     ///
     /// It has new times, a new validator if there is one, and the grants that were used to confirm it.
@@ -136,6 +175,7 @@ impl Answer {
         Self {
             location: marked(Arc::clone(&self.location), &used),
             output: self.output.clone(),
+            error: None,
             artifacts: Arc::clone(&self.artifacts),
             validator: validator.or_else(|| self.validator.clone()),
             made_at: times.made_at,
@@ -171,7 +211,8 @@ impl Answer {
         // them.
         let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
         let own = block(size_of::<Self>()) + block(size_of::<Location>()) + block(size_of::<Key>());
-        (own + names + tags + artifacts + used + validator + output + SLOT_BYTES) as u64
+        let error = self.error.as_ref().map_or(0, |error| block(size_of::<StoredError>()) + block(error.message.len()));
+        (own + names + tags + artifacts + used + validator + error + output + SLOT_BYTES) as u64
     }
 
     /// Returns the plaintext that is sealed: format, length of the head, head, output.
@@ -185,6 +226,7 @@ impl Answer {
             validator: self.validator.clone(),
             cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
             upstream_calls: self.upstream_calls,
+            error: self.error.clone(),
             artifacts: self.artifacts.to_vec(),
             used: self.used.clone(),
         };
@@ -216,6 +258,7 @@ impl Answer {
         Some(Self {
             location: marked(location, &head.used),
             output,
+            error: head.error,
             artifacts: head.artifacts.into(),
             validator: head.validator,
             made_at: head.made_at,
@@ -230,8 +273,14 @@ impl Answer {
     }
 
     /// Returns the outcome of the answer.
-    pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp) -> Outcome {
-        Outcome {
+    ///
+    /// # Errors
+    /// The error that is stored instead of an output.
+    pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp) -> Result<Outcome> {
+        if let Some(stored) = &self.error {
+            return Err(Error::new(stored.code, stored.message.to_string()));
+        }
+        Ok(Outcome {
             pack: self.location.pack.clone(),
             version: self.location.version,
             output: self.output.clone(),
@@ -240,7 +289,7 @@ impl Answer {
             session_id: None,
             cache: Some(self.info(status, now)),
             remark: Remark { used: self.used.clone(), ..Remark::default() },
-        }
+        })
     }
 
     pub(crate) fn info(&self, status: CacheStatus, now: Timestamp) -> CacheInfo {
@@ -251,6 +300,7 @@ impl Answer {
             key: self.location.key.short(),
             store_error: None,
             reason: None,
+            retry_after: None,
         }
     }
 }

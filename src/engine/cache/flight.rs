@@ -19,6 +19,7 @@ use helmdeck_core::context::ProgressSink;
 use helmdeck_core::{Call, Code, Error, Result};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::answer::{Answer, Location};
 use super::key::Key;
@@ -26,9 +27,9 @@ use super::key::Key;
 /// Purpose of a flight. Callers share a flight only if it serves them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
-    /// Read the store, else run the handler; with the caller's limits on age.
-    Answer { max_age: Option<Duration>, max_stale: Option<Duration> },
-    /// Run the handler without reading the store.
+    /// Read the store, else run the handler.
+    Answer,
+    /// Run the handler, whatever is stored.
     Refresh,
     /// Run the handler in the background, after a stale answer was served.
     Renew,
@@ -46,6 +47,14 @@ pub(crate) struct FlightKey {
 pub(crate) struct Completed {
     pub(crate) answer: Arc<Answer>,
     pub(crate) how: How,
+    pub(crate) why: Why,
+}
+
+/// Why an answer is stale: a word of [`helmdeck_core::CacheInfo::REASONS`], and when the handler is asked again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Why {
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// Source of an answer.
@@ -59,6 +68,8 @@ pub(crate) enum How {
     Confirmed,
     /// It is stale, and the caller or the manifest allows that.
     Stale,
+    /// It is stale, and covers a failure of the handler.
+    Covered,
 }
 
 /// One call in flight.
@@ -66,6 +77,7 @@ pub(crate) struct Flight {
     key: FlightKey,
     location: Arc<Location>,
     invalidated: AtomicBool,
+    started: Instant,
     result: watch::Sender<Option<Result<Completed>>>,
     waiters: Mutex<Waiters>,
 }
@@ -151,6 +163,7 @@ impl Flights {
             key,
             location: Arc::clone(location),
             invalidated: AtomicBool::new(false),
+            started: Instant::now(),
             result: watch::Sender::new(None),
             waiters: Mutex::new(waiters),
         });
@@ -208,7 +221,7 @@ impl Flights {
 fn in_flight(map: &HashMap<FlightKey, Arc<Flight>>, key: FlightKey) -> Option<&Arc<Flight>> {
     map.get(&key).or_else(|| match key.purpose {
         // The answer of a revalidation in flight is as fresh as any.
-        Purpose::Answer { .. } => map.get(&FlightKey { key: key.key, purpose: Purpose::Renew }),
+        Purpose::Answer => map.get(&FlightKey { key: key.key, purpose: Purpose::Renew }),
         Purpose::Refresh | Purpose::Renew => None,
     })
 }
@@ -249,6 +262,21 @@ impl Waiter {
             },
             None => completion.await,
         }
+    }
+
+    /// Waits as [`Self::wait_for`] does, but only until the flight has lasted for `patience`. Cancel safe.
+    ///
+    /// After that it returns `None`. Then, and after the caller's deadline, the flight goes on, whether somebody waits for
+    /// it or not.
+    pub(crate) async fn wait_patiently(&mut self, call: &Call, patience: Duration) -> Option<Result<Completed>> {
+        let end = self.flight.started + patience;
+        let completed = tokio::time::timeout_at(end, self.wait_for(call)).await.ok();
+        let is_late =
+            |completed: &Result<Completed>| completed.as_ref().is_err_and(|error| error.code() == Code::Timeout);
+        if completed.as_ref().is_none_or(is_late) {
+            self.flight.waiters().detached = true;
+        }
+        completed
     }
 
     async fn wait(&mut self) -> Result<Completed> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmdeck_core::outcome::UsedGrant;
-use helmdeck_core::{Call, Code, Error, Timestamp};
+use helmdeck_core::{Call, Timestamp};
 
 use super::answer::Answer;
 use super::pack::PackCache;
@@ -57,12 +57,24 @@ impl PackCache {
         }
     }
 
+    /// Returns whether an answer may be served to this call as it is.
+    pub(crate) fn may_serve(&self, answer: &Answer, call: &Call) -> bool {
+        !matches!(self.freshness(answer, call, self.hub.clock.now()), Freshness::Stale | Freshness::Expired)
+    }
+
     /// Returns until when an answer is fresh, and until when it can be served stale.
     ///
     /// Today's manifest decides: a shortened ttl counts for stored answers too.
     pub(crate) fn bounds(&self, answer: &Answer) -> (Timestamp, Timestamp) {
         let Some(spec) = self.manifest.cache() else { return (answer.fresh_until, answer.hard_until) };
-        let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(spec.ttl));
+        let ttl = match &answer.error {
+            Some(error) => spec.errors.get(&error.code).copied().unwrap_or_default(),
+            None => spec.ttl,
+        };
+        let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(ttl));
+        if answer.error.is_some() {
+            return (fresh_until, fresh_until);
+        }
         (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
     }
 
@@ -79,15 +91,15 @@ impl PackCache {
         self.manifest.cache().is_some_and(|spec| !spec.stale_if_error.is_zero())
     }
 
-    /// Returns whether this answer may be served when the handler fails.
-    pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
+    /// Returns whether this answer may be served to this call when the handler fails or is slow.
+    pub(crate) fn may_cover(&self, answer: &Answer, call: &Call, now: Timestamp) -> bool {
         let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
-        // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota
-        // counts too.
-        let eligible = error.code().fault() == helmdeck_core::Fault::Host
-            || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
         let ends = self.bounds(answer).0.saturating_add(window);
-        eligible && !window.is_zero() && now < ends && !is_from_future(answer, now)
+        answer.error.is_none()
+            && !window.is_zero()
+            && now < ends
+            && !is_from_future(answer, now)
+            && self.may_still_use(answer, call)
     }
 
     /// Returns whether all artifacts of an answer still exist.

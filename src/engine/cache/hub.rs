@@ -15,6 +15,7 @@ use helmdeck_memory::{CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespac
 use helmdeck_system::System;
 
 use super::answer::{Answer, Location};
+use super::backoff::Backoffs;
 use super::breaker::Breaker;
 use super::config::CacheConfig;
 use super::counters::AllCounters;
@@ -43,6 +44,7 @@ pub(crate) struct Hub {
     pub(crate) config: CacheConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flights: Arc<Flights>,
+    pub(crate) backoffs: Arc<Backoffs>,
     pub(crate) pending: PendingPurges,
     pub(crate) counters: AllCounters,
     pub(crate) queue: Queue,
@@ -89,6 +91,7 @@ impl Hub {
             troubles: Mutex::new([None, parts.trouble]),
             checked: Mutex::default(),
             flights: Arc::default(),
+            backoffs: Arc::default(),
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
             own_deletes: OwnDeletes::default(),

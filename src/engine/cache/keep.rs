@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::outcome::Remark;
-use helmdeck_core::{ArtifactRef, Json, Outcome, Result, Timestamp};
+use helmdeck_core::{ArtifactRef, Error, Json, Outcome, Result, Timestamp};
 use helmdeck_memory::leaks::first_leak;
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
@@ -37,6 +37,28 @@ impl PackCache {
         let upstream_calls = outcome.remark.upstream_calls;
         let answer = Answer::new(Arc::clone(&located.location), &outcome, times, cost, upstream_calls);
         Ok((Arc::new(answer), refusal.is_none()))
+    }
+
+    /// Returns the answer of an error, if the manifest lets errors of this kind be stored.
+    pub(crate) async fn error_answer(
+        &self,
+        located: &Located,
+        error: &Error,
+        now: Timestamp,
+        cost: Duration,
+    ) -> Option<Arc<Answer>> {
+        let ttl = *self.spec().ok()?.errors.get(&error.code())?;
+        // What was redacted is a secret, and violations belong to the input.
+        if error.message().contains("[secret]")
+            || first_leak(&Bytes::copy_from_slice(error.message().as_bytes())).await.is_some()
+        {
+            self.hub.metrics.refused("secret");
+            return None;
+        }
+        let fresh_until = now.saturating_add(ttl);
+        let times = Times { made_at: now, fresh_until, hard_until: fresh_until };
+        let unchanged = self.is_unchanged(&located.contract).await;
+        unchanged.then(|| Arc::new(Answer::of_error(Arc::clone(&located.location), error, times, cost)))
     }
 
     /// Returns the new answer of one that the handler confirmed.

@@ -3,6 +3,7 @@
 //! It exists only when the operator opened gate 1; a pack gets a handle on it only when its manifest opened gate 2.
 
 pub(crate) mod answer;
+pub(crate) mod backoff;
 mod breaker;
 pub(crate) mod cluster_lock;
 pub(crate) mod config;

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
-use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Result};
+use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Result, Timestamp, Upstream};
 
 use super::answer::Location;
+use super::backoff::Target;
 use super::counters::Counters;
 use super::hot::Alias;
 use super::hub::Hub;
@@ -29,6 +31,8 @@ pub(crate) struct PackCache {
     contract: Arc<Contract>,
     /// The program behind the pack, whose digest is part of the contract; `None` if it is no file.
     pub(crate) program: Option<Arc<Program>>,
+    /// The service that the pack's handler asks.
+    pub(crate) upstream: Upstream,
     /// Number that identifies this registration.
     stack: u64,
 }
@@ -64,12 +68,13 @@ impl PackCache {
         secrets: Arc<dyn Secrets>,
         artifacts: Option<Arc<ArtifactStore>>,
         program: Option<Arc<Program>>,
+        upstream: Upstream,
     ) -> Self {
         static STACKS: AtomicU64 = AtomicU64::new(0);
         let counters = hub.counters.of(manifest.name.as_str());
         let stack = STACKS.fetch_add(1, Ordering::Relaxed);
         let contract = Contract::new(contract, program.as_ref().map(|program| program.at_start()));
-        Self { hub, artifacts, counters, secrets, contract: Arc::new(contract), program, stack, manifest }
+        Self { hub, artifacts, counters, secrets, contract: Arc::new(contract), program, upstream, stack, manifest }
     }
 
     /// Returns the manifest's cache section. A handle is only made when there is one.
@@ -120,7 +125,7 @@ impl PackCache {
     }
 
     /// Returns where the answer to a call belongs, or why the call cannot be cached: a word of
-    /// [`CacheInfo::BYPASS_REASONS`].
+    /// [`CacheInfo::REASONS`].
     pub(crate) fn locate(&self, call: &Call, contract: Arc<Contract>) -> Result<Located, &'static str> {
         let spec = self.spec().map_err(|_| "input")?;
         if self.would_leak(call) {
@@ -144,6 +149,20 @@ impl PackCache {
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
         let location = Arc::new(Location { key, pack, version, namespace, tags: tags.into() });
         Ok(Located { location, contract, input, secrets })
+    }
+
+    /// Returns the pack's upstream, asked with these credentials.
+    pub(crate) fn upstream_of(&self, secrets: Option<&Arc<dyn CallSecrets>>) -> Target {
+        Target::upstream(&self.upstream.name, secrets.map_or(&[], |secrets| secrets.grants()))
+    }
+
+    /// Returns how long the handler is not asked for this answer.
+    pub(crate) fn held_back(&self, located: &Located, now: Timestamp) -> Option<Duration> {
+        if self.hub.backoffs.is_empty() {
+            return None;
+        }
+        let targets = [self.upstream_of(located.secrets.as_ref()), Target::answer(&located.location.key)];
+        self.hub.backoffs.left(&targets, now)
     }
 
     fn parts<'a>(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helmdeck_core::manifest::Scope;
 use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Handler, Manifest};
+use helmdeck_core::{Handler, Manifest, Upstream};
 
 use super::inner::Inner;
 use super::other_packs::OtherPacks;
@@ -39,7 +39,11 @@ impl Inner {
         let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
         let cache = hub.as_ref().filter(|_| manifest.cache().is_some()).map(|hub| {
             let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
-            Arc::new(PackCache::new(Arc::clone(hub), Arc::clone(&manifest), contract, secrets, artifacts, program))
+            // What a program or built-in pack asks is not known: its waits are its own.
+            let own = || Upstream { name: format!("pack \"{}\"", manifest.name), keep_quota: 0 };
+            let upstream = handler.upstream().unwrap_or_else(own);
+            let (hub, manifest) = (Arc::clone(hub), Arc::clone(&manifest));
+            Arc::new(PackCache::new(hub, manifest, contract, secrets, artifacts, program, upstream))
         });
         let validate_input = ValidateInputLayer::new(Arc::clone(&manifest), hub.is_some());
         let gates = match (&cache, hub) {

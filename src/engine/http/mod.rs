@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use helmdeck_core::manifest::http::{HeaderPiece, HttpRequest, HttpSpec};
 use helmdeck_core::template::Template;
-use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret, Upstream};
 use helmdeck_egress::Egress;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -94,6 +94,10 @@ fn sendable<'a>(secret: &'a Secret, host: &str) -> Result<&'a str> {
 
 #[async_trait]
 impl Handler for HttpHandler {
+    fn upstream(&self) -> Option<Upstream> {
+        Some(Upstream { name: self.spec.url.host().to_owned(), keep_quota: self.spec.keep_quota })
+    }
+
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let request = self.spec.request(input.as_str())?;
         let (headers, with_credential) = self.headers(&request, &context, &input)?;
@@ -110,15 +114,17 @@ impl Handler for HttpHandler {
         let (requests, with_credential) = (exchange.requests, exchange.with_credential);
         if let (Some(stale), StatusCode::NOT_MODIFIED, true) = (stale, response.status(), validator.is_some()) {
             let validator = Validator::of(response.headers()).map_or(Arc::clone(&stale.validator), |new| new.text());
-            return Ok(Reply::not_modified().with_validator(validator).with_upstream_calls(requests));
+            let quota = answer::quota(response.headers());
+            return Ok(Reply::not_modified().with_validator(validator).with_upstream_calls(requests).with_quota(quota));
         }
         if !self.spec.accepts(response.status().as_u16()) {
             let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
             return Err(answer::refusal(response, with_credential, &revealed).await);
         }
         let validator = Validator::of(response.headers()).filter(|_| self.revalidate);
+        let quota = answer::quota(response.headers());
         let output = answer::read(response, &self.spec).await?;
-        let reply = Reply::json(output).with_upstream_calls(requests);
+        let reply = Reply::json(output).with_upstream_calls(requests).with_quota(quota);
         Ok(match validator {
             Some(validator) => reply.with_validator(validator.text()),
             None => reply,

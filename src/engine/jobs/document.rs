@@ -126,6 +126,8 @@ struct Cache {
     store_error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after_us: Option<u64>,
 }
 
 /// Encodes an outcome: a line of JSON, then its output byte for byte.
@@ -143,6 +145,7 @@ pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
             key: cache.key,
             store_error: cache.store_error.map(str::to_owned),
             reason: cache.reason.map(str::to_owned),
+            retry_after_us: cache.retry_after.map(micros),
         }),
     };
     // Plain data: writing it to memory cannot fail.
@@ -167,7 +170,8 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
             store_error: cache
                 .store_error
                 .and_then(|word| CacheInfo::STORE_ERRORS.into_iter().find(|known| **known == word)),
-            reason: cache.reason.and_then(|word| CacheInfo::BYPASS_REASONS.into_iter().find(|known| **known == word)),
+            reason: cache.reason.and_then(|word| CacheInfo::REASONS.into_iter().find(|known| **known == word)),
+            retry_after: cache.retry_after_us.map(Duration::from_micros),
         }),
     };
     Some(Outcome {

@@ -1,6 +1,7 @@
 //! The layers of the pipeline, one file each. `pipeline.rs` defines their order.
 
 pub(crate) mod artifacts;
+pub(crate) mod backoff;
 pub(crate) mod cache;
 pub(crate) mod credentials;
 mod finish;

@@ -62,11 +62,11 @@ impl<S> AnswerNow for Recall<S> {
         if recalled.is_none() {
             call.stage.raw = Some(Raw { input: alias.input, secrets: alias.secrets });
         }
-        recalled.map(Ok)
+        recalled
     }
 }
 
-fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
+fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Result<Outcome>> {
     // A calling pack must record the grants too, and they are not resolved here.
     let is_asked_for_grants = call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
     // The files of a program are checked by `cache`, off the runtime.
@@ -87,7 +87,7 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     cache.counters.answered(CacheStatus::Hit);
     cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
     let mut outcome = found.outcome(CacheStatus::Hit, now);
-    if let Some(info) = &mut outcome.cache {
+    if let Ok(Some(info)) = outcome.as_mut().map(|outcome| outcome.cache.as_mut()) {
         info.ttl = cache.bounds(&found).0.since(found.made_at);
     }
     Some(outcome)

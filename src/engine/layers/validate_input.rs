@@ -20,6 +20,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use super::heavy::{self, Patience, Side};
 use super::{Answered, answer};
+use crate::cache::key::{canonical_input, for_handler};
 
 const SESSION_FIELD: &str = "_session_id";
 
@@ -28,6 +29,8 @@ const SESSION_FIELD: &str = "_session_id";
 pub(crate) struct ValidateInputLayer {
     manifest: Arc<Manifest>,
     keep_value: bool,
+    /// Whether the handler gets the canonical input, which `cache` makes if it is there.
+    canonical: bool,
 }
 
 impl ValidateInputLayer {
@@ -37,7 +40,8 @@ impl ValidateInputLayer {
         let tags =
             spec.is_some_and(|m| !m.invalidates.is_empty() || m.cache.as_ref().is_some_and(|c| !c.tags.is_empty()));
         let keep_value = tags || !manifest.credentials.is_empty();
-        Self { manifest, keep_value }
+        let canonical = !memory && manifest.cache().is_some();
+        Self { manifest, keep_value, canonical }
     }
 }
 
@@ -123,6 +127,12 @@ fn keep(layer: &ValidateInputLayer, call: &mut Call, value: Value, checked: Resu
     })?;
     if layer.keep_value {
         call.stage.value = Some(Arc::new(value));
+    }
+    // The gate of the operator changes nothing that a handler can see. What has no canonical form stays as it is.
+    if layer.canonical
+        && let Ok(input) = canonical_input(call)
+    {
+        call.input = for_handler(&input.into());
     }
     Ok(())
 }

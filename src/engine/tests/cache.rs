@@ -262,6 +262,8 @@ async fn stale_if_error_covers_host_and_upstream_failures_only() {
     engine.advance(61);
     for (index, code) in Code::ALL.iter().enumerate() {
         fails_with.store(index, Ordering::SeqCst);
+        // The longest wait after a failure, with its jitter, is over.
+        engine.advance(76);
         let covered =
             code.fault() == helmdeck_core::Fault::Host || matches!(code, Code::HandlerFailed | Code::RateLimited);
         match engine.call(call("t.echo", "{}")).await {

@@ -34,5 +34,6 @@ mod shared;
 mod sound_cache;
 mod support;
 mod sweeping;
+mod trouble;
 mod unread;
 mod writes;

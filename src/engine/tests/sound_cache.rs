@@ -60,7 +60,7 @@ async fn cached_handlers_read_canonical_numbers() {
     assert!(engine.call(bypass).await.unwrap().output.as_str().contains("\"n\":10,"));
     let shut = EngineFixture::shut(vec![echo("").0]);
     let output = shut.run("t.echo", "{\"n\": 1e1, \"state\":\"x\"}").await.output;
-    assert!(output.as_str().contains("{\"n\": 1e1, \"state\":\"x\"}"), "{}", output.as_str());
+    assert!(output.as_str().contains("{\"n\":10,\"state\":\"x\"}"), "{}", output.as_str());
 }
 
 #[tokio::test]

@@ -277,7 +277,7 @@ impl Sessions {
     /// `overloaded` if that cannot be recorded.
     pub(crate) async fn end(&self, session: &Session) -> Result<()> {
         if let (Some(sealing), Some(sealed)) = (&self.sealed, &session.sealed) {
-            let ended = sealing.system.end_session(&sealed.id, self.clock.now(), sealed.ends_at).await;
+            let ended = sealing.system.end_session(&sealed.id, sealed.ends_at).await;
             ended.map_err(|error| {
                 let message = "the end of the session could not be recorded; end it again";
                 Error::new(Code::Overloaded, message).with_source(error).with_retry_after(LOOK)

@@ -40,6 +40,9 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
     if let Some(word) = cache.store_error.or(cache.reason) {
         let _ = write!(text, "; detail={word}");
     }
+    if let Some(after) = cache.retry_after {
+        let _ = write!(text, "; retry-after={}", after.as_secs() + u64::from(after.subsec_nanos() > 0));
+    }
     text
 }
 
@@ -67,6 +70,7 @@ mod tests {
             key: [0, 1, 2, 3, 4, 5, 0xab, 0xff],
             store_error: None,
             reason: None,
+            retry_after: None,
         }
     }
 
@@ -95,5 +99,9 @@ mod tests {
         let store_error = Some("read_only");
         add(&CacheInfo { store_error, ..info(CacheStatus::Miss, 0) }, plain, &mut headers);
         assert_eq!(headers["cache-status"], format!("helmdeck; fwd=miss{key}; detail=read_only"));
+        let (reason, retry_after) = (Some("upstream_backoff"), Some(Duration::from_millis(5_200)));
+        add(&CacheInfo { reason, retry_after, ..info(CacheStatus::Stale, 301_000) }, plain, &mut headers);
+        let expected = format!("helmdeck; hit; ttl=-1{key}; detail=upstream_backoff; retry-after=6");
+        assert_eq!(headers["cache-status"], expected);
     }
 }

@@ -136,9 +136,9 @@ pub(super) async fn ended_sessions_are_known_until_no_clock_takes_them(fixture: 
     let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<String>>();
     assert!(one.ended_sessions(ids(&["a"]), NOW).await.unwrap().is_empty());
     assert!(!one.exists().await.unwrap());
-    one.end_session("a", NOW, NOW.saturating_add(MINUTE)).await.unwrap();
-    one.end_session("a", NOW, NOW.saturating_add(MINUTE)).await.unwrap();
-    two.end_session("b", NOW, NOW).await.unwrap();
+    one.end_session("a", NOW.saturating_add(MINUTE)).await.unwrap();
+    one.end_session("a", NOW.saturating_add(MINUTE)).await.unwrap();
+    two.end_session("b", NOW).await.unwrap();
     for system in [&one, &two] {
         let mut ended = system.ended_sessions(ids(&["a", "b", "c"]), NOW.saturating_add(MINUTE)).await.unwrap();
         ended.sort();
@@ -152,4 +152,21 @@ pub(super) async fn ended_sessions_are_known_until_no_clock_takes_them(fixture: 
     let day = NOW.saturating_add(25 * 60 * MINUTE);
     assert!(two.ended_sessions(ids(&["a", "b"]), day).await.unwrap().is_empty());
     assert_eq!(one.sweep(day).await.unwrap(), 2);
+}
+
+pub(super) async fn backoffs_are_seen_until_they_end(fixture: Fixture) {
+    let Fixture { one, two } = fixture;
+    assert!(one.backoffs(NOW).await.unwrap().is_empty());
+    assert!(!one.exists().await.unwrap());
+    let later = |minutes| NOW.saturating_add(minutes * MINUTE);
+    one.back_off("a", later(1)).await.unwrap();
+    one.back_off("b", later(1)).await.unwrap();
+    two.back_off("a", later(2)).await.unwrap();
+    let seen = |found: Vec<(String, Timestamp)>| std::collections::BTreeMap::from_iter(found);
+    let both = [("a".to_owned(), later(2)), ("b".to_owned(), later(1))];
+    assert_eq!(seen(one.backoffs(NOW).await.unwrap()), both.into());
+    one.back_off("a", NOW).await.unwrap();
+    assert_eq!(two.backoffs(NOW).await.unwrap(), [("b".to_owned(), later(1))]);
+    assert!(two.backoffs(later(1)).await.unwrap().is_empty());
+    assert_eq!(one.sweep(later(1)).await.unwrap(), 2);
 }

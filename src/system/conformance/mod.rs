@@ -52,6 +52,7 @@ fn all() -> Vec<(&'static str, Case)> {
         keys::a_repeatable_run_is_taken_over_and_fenced,
         keys::forget_deletes_all_keys_of_one_caller,
         keys::ended_sessions_are_known_until_no_clock_takes_them,
+        keys::backoffs_are_seen_until_they_end,
         tokens::token_is_found_by_its_text_only,
         tokens::revocation_is_shared_and_keeps_its_time,
         tokens::pages_hold_every_token_once,

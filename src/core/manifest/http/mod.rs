@@ -44,6 +44,8 @@ pub struct HttpSpec {
     pub ok: Vec<RangeInclusive<u16>>,
     /// Limit of the response size in bytes. Default 4 MiB.
     pub max_response_bytes: u64,
+    /// Number of requests of the upstream's quota that are left for other uses. Default 0.
+    pub keep_quota: u64,
 }
 
 /// A request method (RFC 9110 section 9).

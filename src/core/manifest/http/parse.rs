@@ -63,6 +63,9 @@ pub(in crate::manifest) struct Raw {
     ok: Option<Spanned<toml::Value>>,
     /// Size limit of the answer, at most `64MiB`. Default `4MiB`.
     max_response_bytes: Option<Spanned<String>>,
+    /// Requests of the upstream's quota that are left for other uses, if it tells what is left. Default 0.
+    #[serde(default)]
+    keep_quota: u64,
 }
 
 /// The rest of the manifest.
@@ -158,7 +161,8 @@ pub(in crate::manifest) fn read(
         })?,
         None => DEFAULT_MAX_BYTES,
     };
-    Ok(HttpSpec { method, url, query, headers, body, body_type, output, ok, max_response_bytes })
+    let keep_quota = raw.keep_quota;
+    Ok(HttpSpec { method, url, query, headers, body, body_type, output, ok, max_response_bytes, keep_quota })
 }
 
 fn method_of(name: &str) -> Result<HttpMethod, String> {

@@ -12,7 +12,7 @@ use super::run::run;
 use super::serve::{nothing_cached, pass, remember, serve};
 use super::{Answered, Boxed, InnerService, answer, permit_age};
 use crate::cache::answer::Answer;
-use crate::cache::flight::{FlightKey, How, Join, Purpose};
+use crate::cache::flight::{FlightKey, How, Join, Purpose, Why};
 use crate::cache::freshness::Freshness;
 use crate::cache::key::for_handler;
 use crate::cache::pack::{Contract, Located, PackCache};
@@ -49,22 +49,21 @@ pub(super) fn start<S: InnerService>(
         let (key, reason) = (Some(located.location.key), call.behind.then_some("behind"));
         return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, reason)));
     }
+    let found = cache.hub.hot.get(&located.location.key);
     let reads = call.directive != Directive::Refresh;
-    let found = if reads { cache.hub.hot.get(&located.location.key) } else { None };
-    if let Some(found) = found.as_ref().filter(|found| found.artifacts.is_empty()) {
+    if let Some(found) = found.as_ref().filter(|found| reads && found.artifacts.is_empty()) {
         match cache.freshness(found, &call, cache.hub.clock.now()) {
             Freshness::Fresh => {
                 remember(&cache, &mut call, found);
-                return answer(Ok(serve(&cache, found, CacheStatus::Hit)));
+                return answer(serve(&cache, found, CacheStatus::Hit, Why::default()));
             }
-            Freshness::StaleAllowed => return answer(Ok(serve(&cache, found, CacheStatus::Stale))),
+            Freshness::StaleAllowed => {
+                return answer(serve(&cache, found, CacheStatus::Stale, Why::default()));
+            }
             Freshness::StaleWhileRevalidate => {
-                let outcome = serve(&cache, found, CacheStatus::Stale);
-                if call.directive != Directive::OnlyIfCached {
-                    let known = Some(Arc::clone(found));
-                    Lookup { cache, inner, call, located: Arc::new(located), known, looked: false }.renew();
-                }
-                return answer(Ok(outcome));
+                let known = Some(Arc::clone(found));
+                let lookup = Lookup { cache, inner, call, located: Arc::new(located), known, looked: false };
+                return answer(lookup.served_while_renewed(found));
             }
             Freshness::Stale | Freshness::Expired => {}
         }
@@ -103,7 +102,7 @@ impl<S: InnerService> Lookup<S> {
             return Err(nothing_cached());
         }
         cache.hub.hot.warm_unless_purged(&found, epoch);
-        Ok(serve(&cache, &found, status))
+        serve(&cache, &found, status, Why::default())
     }
 
     /// Answers from the store, else joins or starts the flight of this key.
@@ -113,35 +112,55 @@ impl<S: InnerService> Lookup<S> {
         let cache = Arc::clone(&self.cache);
         let purpose = match self.call.directive {
             Directive::Refresh => Purpose::Refresh,
-            _ => Purpose::Answer { max_age: self.call.max_age, max_stale: self.call.max_stale },
+            _ => Purpose::Answer,
         };
         let flight = FlightKey { key: self.located.location.key, purpose };
         // The caller reads the store itself first, because a hit needs no flight, which would cost another task. It
-        // also reads before a wait with a deadline, so that there is an answer to fall back on.
-        let falls_back = self.known.is_none() && self.call.deadline.is_some() && cache.covers_errors();
+        // also reads before a wait, so that there is an answer to fall back on.
+        let falls_back = self.known.is_none() && cache.covers_errors();
         if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_in_flight(flight)) {
             let epoch = cache.hub.hot.epoch();
             if let Some((found, how)) = self.look().await {
                 cache.hub.hot.warm_unless_purged(&found, epoch);
-                return Ok(self.served(found, how, true));
+                return self.served(found, how, Why::default(), true);
             }
         }
         if let Some(known) = &self.known {
             permit_age(&cache, known, &self.call)?;
         }
         let mut call = self.call.clone();
-        let again = self.clone();
-        let (mut waiter, started) = match self.join(purpose) {
-            Join::Answered(found) => {
-                remember(&cache, &mut call, &found);
-                return Ok(serve(&cache, &found, CacheStatus::Hit));
+        let (again, completed, started) = loop {
+            let mut again = self.clone();
+            let (mut waiter, started) = match self.join(purpose) {
+                Join::Answered(found) => {
+                    remember(&cache, &mut call, &found);
+                    return serve(&cache, &found, CacheStatus::Hit, Why::default());
+                }
+                Join::Started(waiter) => (waiter, true),
+                Join::Joined(waiter) => (waiter, false),
+            };
+            let completed = match again.covering().await {
+                // The flight goes on, and renews the answer.
+                Some(known) => match waiter.wait_patiently(&call, cache.spec()?.stale_if_slow).await {
+                    Some(completed) => completed,
+                    None => {
+                        let why = Why { reason: Some("upstream_slow"), retry_after: None };
+                        return serve(&cache, &known, CacheStatus::Stale, why);
+                    }
+                },
+                None => waiter.wait_for(&call).await,
+            };
+            let completed = match completed {
+                Ok(completed) => completed,
+                Err(error) => return again.fall_back(error).await,
+            };
+            // A flight that read the store for another caller may have found an answer that is too old for this one.
+            let read = matches!(completed.how, How::Stored | How::Stale);
+            if started || !read || cache.may_serve(&completed.answer, &call) {
+                break (again, completed, started);
             }
-            Join::Started(waiter) => (waiter, true),
-            Join::Joined(waiter) => (waiter, false),
-        };
-        let completed = match waiter.wait_for(&call).await {
-            Ok(completed) => completed,
-            Err(error) => return again.fall_back(error).await,
+            again.looked = true;
+            self = again;
         };
         if !started && (cache.is_of_one(&completed.answer.artifacts) || !cache.may_still_use(&completed.answer, &call))
         {
@@ -149,7 +168,7 @@ impl<S: InnerService> Lookup<S> {
             let key = completed.answer.location.key;
             return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, None).await;
         }
-        Ok(again.served(completed.answer, completed.how, started))
+        again.served(completed.answer, completed.how, completed.why, started)
     }
 
     /// Reads the store.
@@ -202,38 +221,53 @@ impl<S: InnerService> Lookup<S> {
     /// Returns the outcome of an answer.
     ///
     /// It stores the call's bytes as an alias, and revalidates a stale answer.
-    fn served(mut self, found: Arc<Answer>, how: How, first: bool) -> Outcome {
+    fn served(mut self, found: Arc<Answer>, how: How, why: Why, first: bool) -> Result<Outcome> {
         let status = match (how, first) {
             (How::Stored, _) => CacheStatus::Hit,
-            (How::Stale, _) => CacheStatus::Stale,
+            (How::Stale | How::Covered, _) => CacheStatus::Stale,
             (How::Ran, true) => CacheStatus::Miss,
             (How::Confirmed, true) => CacheStatus::Revalidated,
             (How::Ran | How::Confirmed, false) => CacheStatus::Coalesced,
         };
         let cache = Arc::clone(&self.cache);
-        if how != How::Stale {
-            remember(&cache, &mut self.call, &found);
-        } else if cache.freshness(&found, &self.call, cache.hub.clock.now()) == Freshness::StaleWhileRevalidate {
-            Self { known: Some(Arc::clone(&found)), ..self }.renew();
+        match how {
+            How::Covered => {}
+            How::Stale => {
+                let freshness = cache.freshness(&found, &self.call, cache.hub.clock.now());
+                if freshness == Freshness::StaleWhileRevalidate {
+                    let lookup = Self { known: Some(Arc::clone(&found)), ..self };
+                    return lookup.served_while_renewed(&found);
+                }
+            }
+            How::Stored | How::Ran | How::Confirmed => remember(&cache, &mut self.call, &found),
         }
-        serve(&cache, &found, status)
+        serve(&cache, &found, status, why)
     }
 
-    /// Revalidates an answer in the background, once per key.
-    fn renew(self) {
-        drop(self.join(Purpose::Renew));
+    /// Serves a stale answer, and renews it in the background, once per key, unless its upstream is left alone.
+    fn served_while_renewed(self, found: &Answer) -> Result<Outcome> {
+        let cache = Arc::clone(&self.cache);
+        let retry_after = cache.held_back(&self.located, cache.hub.clock.now());
+        if retry_after.is_none() && self.call.directive != Directive::OnlyIfCached {
+            drop(self.join(Purpose::Renew));
+        }
+        let why = Why { reason: retry_after.map(|_| "upstream_backoff"), retry_after };
+        serve(&cache, found, CacheStatus::Stale, why)
+    }
+
+    /// Returns the stored answer that covers a slow or failing handler, if its files are still there.
+    async fn covering(&self) -> Option<Arc<Answer>> {
+        let known = self.known.as_ref()?;
+        let covers = self.call.directive != Directive::Refresh
+            && self.cache.may_cover(known, &self.call, self.cache.hub.clock.now())
+            && self.cache.has_files(known).await;
+        covers.then(|| Arc::clone(known))
     }
 
     /// Serves a stale answer to a caller whose deadline passed, if there is one within `stale_if_error`.
     async fn fall_back(&self, error: Error) -> Result<Outcome> {
-        let cache = &self.cache;
-        let covers = |known: &Arc<Answer>| {
-            cache.may_cover(known, &error, cache.hub.clock.now()) && cache.may_still_use(known, &self.call)
-        };
-        let known = self.known.as_ref().filter(|_| error.code() == Code::Timeout).filter(|known| covers(known));
-        match known {
-            Some(known) if cache.has_files(known).await => Ok(serve(cache, known, CacheStatus::Stale)),
-            _ => Err(error),
-        }
+        let known = if error.code() == Code::Timeout { self.covering().await } else { None };
+        let why = Why { reason: Some("upstream_slow"), retry_after: None };
+        known.map_or(Err(error), |known| serve(&self.cache, &known, CacheStatus::Stale, why))
     }
 }

@@ -13,8 +13,9 @@ use tower::ServiceExt as _;
 use super::InnerService;
 use super::lookup::Lookup;
 use crate::cache::answer::Answer;
+use crate::cache::backoff::{HeldBack, Target, is_trouble};
 use crate::cache::cluster_lock::{Attempt, LockWaiter};
-use crate::cache::flight::{Completed, Flight, How, Purpose};
+use crate::cache::flight::{Completed, Flight, How, Purpose, Why};
 
 /// Actions on the completion of a flight.
 #[derive(Default)]
@@ -36,7 +37,7 @@ pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, fl
     let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
     let now = cache.hub.clock.now();
     cache.hub.flights.complete(&flight, result, |completed| match completed.how {
-        How::Stored | How::Stale => cache.hub.hot.warm(&completed.answer),
+        How::Stored | How::Stale | How::Covered => cache.hub.hot.warm(&completed.answer),
         How::Ran | How::Confirmed => {
             completion.keep && cache.keep(&located, &completed.answer, now, completion.lock.take())
         }
@@ -52,28 +53,41 @@ async fn answer<S: InnerService>(
     flight: &Arc<Flight>,
     completion: &mut Completion,
 ) -> Result<Completed> {
-    if matches!(purpose, Purpose::Answer { .. })
+    let why = Why::default();
+    let revalidates = lookup.cache.spec()?.revalidate;
+    if purpose == Purpose::Refresh {
+        // What is stored may only be confirmed.
+        if revalidates && lookup.known.is_none() {
+            lookup.known = lookup.look().await.map(|(answer, _)| answer).or(lookup.known);
+        }
+    } else if purpose == Purpose::Answer
         && !lookup.looked
         && let Some((answer, how)) = lookup.look().await
     {
-        return Ok(Completed { answer, how });
+        return Ok(Completed { answer, how, why });
     }
     if lookup.cache.spec()?.single_flight == SingleFlight::Cluster
         && purpose != Purpose::Refresh
         && let Some(answer) = wait_for_cluster(&mut lookup, &mut completion.lock).await
     {
-        return Ok(Completed { answer, how: How::Stored });
+        return Ok(Completed { answer, how: How::Stored, why });
     }
     let Lookup { cache, inner, mut call, located, known, .. } = lookup;
     let known = match known {
         Some(known) if cache.may_still_use(&known, &call) && cache.has_files(&known).await => Some(known),
         _ => None,
     };
-    if cache.spec()?.revalidate && purpose != Purpose::Refresh {
+    if revalidates {
         call.stage.stale = known.as_ref().and_then(|known| {
             known.validator.clone().map(|validator| Stale { output: known.output.clone(), validator })
         });
     }
+    let covers =
+        |known: &Arc<Answer>| purpose != Purpose::Refresh && cache.may_cover(known, &call, cache.hub.clock.now());
+    let covered = known.as_ref().is_some_and(covers);
+    let covered_by = Target::answer(&located.location.key).0;
+    // A failed renewal is covered as well: its answer was served already.
+    call.stage.covered_by = (covered || purpose == Purpose::Renew).then_some(covered_by);
     // No caller owns the flight: the handler's timeout bounds it, and each waiter keeps its own deadline.
     (call.deadline, call.cancel) = (None, None);
     call.progress = Some(Arc::clone(flight) as _);
@@ -86,18 +100,28 @@ async fn answer<S: InnerService>(
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
             completion.keep = true;
             let answer = cache.renewed_answer(&known, outcome.remark, now)?;
-            Ok(Completed { answer, how: How::Confirmed })
+            Ok(Completed { answer, how: How::Confirmed, why })
         }
         (Ok(outcome), _) => {
             let (answer, keep) = cache.new_answer(&located, outcome, now, cost).await?;
             completion.keep = keep;
-            Ok(Completed { answer, how: How::Ran })
+            Ok(Completed { answer, how: How::Ran, why })
         }
-        (Err(error), Some(known)) if cache.may_cover(&known, &error, now) => {
-            tracing::warn!(pack.name = %located.location.pack, code = error.code().as_str(), cause = error.cause(), "the handler failed; a stale answer is served");
-            Ok(Completed { answer: known, how: How::Stale })
+        (Err(error), Some(answer)) if covered && is_trouble(&error) => {
+            let held_back = HeldBack::reason(&error);
+            if held_back.is_none() {
+                tracing::warn!(pack.name = %located.location.pack, code = error.code().as_str(), cause = error.cause(), "the handler failed; a stale answer is served");
+            }
+            let reason = Some(held_back.unwrap_or("upstream_error"));
+            Ok(Completed { answer, how: How::Covered, why: Why { reason, retry_after: error.retry_after() } })
         }
-        (Err(error), _) => Err(error),
+        (Err(error), _) => match cache.error_answer(&located, &error, now, cost).await {
+            Some(answer) => {
+                completion.keep = true;
+                Ok(Completed { answer, how: How::Ran, why })
+            }
+            None => Err(error),
+        },
     }
 }
 

@@ -9,29 +9,27 @@ use tower::ServiceExt;
 use super::InnerService;
 use crate::cache::answer::Answer;
 use crate::cache::counters::Saved;
+use crate::cache::flight::Why;
 use crate::cache::key::Key;
 use crate::cache::pack::PackCache;
 
-/// Returns the outcome of an answer, and counts the cost that it saved.
-pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> Outcome {
+/// Returns the outcome of an answer, or its error, and counts the cost that it saved.
+pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, why: Why) -> Result<Outcome> {
     cache.counters.answered(status);
-    let saved = match status {
-        CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced => Some(found.cost),
-        // A revalidation took a round trip; it saved only quota.
-        CacheStatus::Revalidated => Some(Duration::ZERO),
-        CacheStatus::Miss | CacheStatus::Bypass => None,
-    };
-    if let Some(time) = saved {
-        cache.counters.saved(Saved { time, upstream_calls: found.upstream_calls });
+    // An answer after a failure, or beside a slow run, saved nothing: the handler ran. So it did to confirm one.
+    let asked = matches!(why.reason, Some("upstream_error" | "upstream_slow"));
+    if !asked && matches!(status, CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced) {
+        cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
     }
-    let mut outcome = found.outcome(status, cache.hub.clock.now());
+    let mut outcome = found.outcome(status, cache.hub.clock.now())?;
     if let Some(info) = &mut outcome.cache {
         info.ttl = cache.bounds(found).0.since(found.made_at);
+        (info.reason, info.retry_after) = (why.reason, why.retry_after);
     }
     if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
         info.store_error = cache.hub.store_trouble();
     }
-    outcome
+    Ok(outcome)
 }
 
 /// Stores the call's own bytes as an alias, so that `recall` answers the next one.
@@ -56,7 +54,8 @@ pub(super) async fn pass<S: InnerService>(
     let ttl = cache.spec()?.ttl;
     let mut outcome = inner.oneshot(call).await?;
     let key = key.map_or([0; 8], |key| key.short());
-    outcome.cache = Some(CacheInfo { status, age: Duration::ZERO, ttl, key, store_error: None, reason });
+    outcome.cache =
+        Some(CacheInfo { status, age: Duration::ZERO, ttl, key, store_error: None, reason, retry_after: None });
     cache.counters.answered(status);
     Ok(outcome)
 }

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use helmdeck_core::Timestamp;
+use helmdeck_core::numbers::signed;
 use helmdeck_memory::{Result, StoreError};
+use tokio_postgres::Row;
 
 use super::args::args;
 use super::{Postgres, READ, WRITE, on_server};
@@ -23,6 +25,11 @@ ON CONFLICT (scope, key) DO UPDATE
     OR ($8 AND NOT k.done AND k.digest = excluded.digest AND NOT EXISTS
         (SELECT 1 FROM system_replicas r WHERE r.id = k.owner AND r.expires_at > clock_timestamp()))
 RETURNING TRUE";
+
+const MARK: &str = "
+INSERT INTO system_keys (scope, key, digest, owner, fence, done, answer, expires_at)
+VALUES ($1, $2, $3, '', $3, TRUE, NULL, $4)
+ON CONFLICT (scope, key) DO UPDATE SET expires_at = excluded.expires_at";
 
 const LOOK: &str = "
 SELECT k.done, k.digest, k.answer, EXISTS
@@ -83,11 +90,28 @@ impl KeyRows for Postgres {
         Ok(())
     }
 
+    async fn mark_key(&self, key: KeyName, expires_at: Timestamp) -> Result<()> {
+        on_server!(self, WRITE, |db| {
+            Ok(db.execute_typed(MARK, args![key.scope, key.key, &[][..], expires_at.micros()]).await?)
+        })?;
+        Ok(())
+    }
+
     async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
         let taken = "SELECT key FROM system_keys WHERE scope = $1 AND key = ANY($2::text[]) AND expires_at > $3";
         let found = on_server!(self, READ, |db| {
             let rows = db.query_typed(taken, args![scope, keys, now.micros()]).await?;
             Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?)
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    async fn key_ends(&self, scope: String, now: Timestamp, limit: usize) -> Result<Vec<(String, Timestamp)>> {
+        let ends = "SELECT key, expires_at FROM system_keys WHERE scope = $1 AND expires_at > $2 LIMIT $3";
+        let found = on_server!(self, READ, |db| {
+            let rows = db.query_typed(ends, args![scope, now.micros(), signed(limit as u64)]).await?;
+            let read = |row: &Row| Ok((row.try_get(0)?, Timestamp(row.try_get(1)?)));
+            Ok(rows.iter().map(read).collect::<Result<Vec<_>, tokio_postgres::Error>>()?)
         })?;
         Ok(found.unwrap_or_default())
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use helmdeck_core::Timestamp;
+use helmdeck_core::numbers::signed;
 use helmdeck_memory::Result;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -68,6 +69,19 @@ impl KeyRows for Sqlite {
         .await
     }
 
+    async fn mark_key(&self, key: KeyName, expires_at: Timestamp) -> Result<()> {
+        self.write(move |db| {
+            db.prepare_cached(
+                "INSERT INTO idempotency_keys (scope, key, digest, done, expires_at, owner, fence)
+                 VALUES (?1, ?2, X'', TRUE, ?3, '', X'')
+                 ON CONFLICT (scope, key) DO UPDATE SET expires_at = ?3",
+            )?
+            .execute((&key.scope, &key.key, expires_at.micros()))?;
+            Ok(())
+        })
+        .await
+    }
+
     async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
         let found = self.read(move |db| {
             let mut taken =
@@ -79,6 +93,19 @@ impl KeyRows for Sqlite {
                 }
             }
             Ok(found)
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+
+    async fn key_ends(&self, scope: String, now: Timestamp, limit: usize) -> Result<Vec<(String, Timestamp)>> {
+        let found = self.read(move |db| {
+            let mut ends = db.prepare_cached(
+                "SELECT key, expires_at FROM idempotency_keys WHERE scope = ?1 AND expires_at > ?2 LIMIT ?3",
+            )?;
+            let rows = ends.query_map((&scope, now.micros(), signed(limit as u64)), |row| {
+                Ok((row.get(0)?, Timestamp(row.get(1)?)))
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
         });
         Ok(found.await?.unwrap_or_default())
     }

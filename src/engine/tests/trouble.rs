@@ -1,0 +1,372 @@
+//! An upstream in trouble is left alone: it fails, limits, hangs or is slow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use helmdeck_core::{
+    Builtin, CacheInfo, CacheStatus, Code, Context, Directive, Error, Handler, Json, Outcome, Quota, Reply, Result,
+    Upstream,
+};
+use helmdeck_engine::{Engine, Memory};
+use helmdeck_system::System;
+use helmdeck_testkit::{ManualClock, call, manifest, memory, patient};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::support::{EngineFixture, status};
+
+/// An upstream whose answers a test decides, and that counts requests.
+#[derive(Default)]
+struct Service {
+    requests: AtomicUsize,
+    trouble: Mutex<Option<Error>>,
+    /// Remaining requests of the quota, if it tells them.
+    remaining: AtomicU64,
+    /// While it is set, an answer needs a permit.
+    slow: Mutex<Option<Arc<Semaphore>>>,
+    covered: AtomicUsize,
+}
+
+const NO_QUOTA: u64 = 0;
+
+impl Service {
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    fn fails(&self, error: Error) {
+        *self.trouble.lock() = Some(error);
+    }
+
+    fn works(&self) {
+        *self.trouble.lock() = None;
+    }
+
+    /// Makes a pack that asks this service.
+    fn pack(self: &Arc<Self>, name: &str, memory: &str) -> Builtin {
+        let input = "[input]\ntype = \"object\"\n";
+        let text =
+            manifest(name, "read_only = true", &format!("{input}[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+        Builtin {
+            file: "test.toml",
+            manifest: Box::leak(text.into_boxed_str()),
+            handler: Arc::new(Asks(Arc::clone(self))),
+            need: helmdeck_core::Need::Nothing,
+        }
+    }
+}
+
+struct Asks(Arc<Service>);
+
+#[async_trait]
+impl Handler for Asks {
+    async fn run(&self, context: Context, _: Json) -> Result<Reply> {
+        let n = self.0.requests.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.covered.fetch_add(usize::from(context.covered), Ordering::SeqCst);
+        let gate = self.0.slow.lock().clone();
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
+        }
+        if let Some(error) = self.0.trouble.lock().clone() {
+            return Err(error);
+        }
+        let remaining = self.0.remaining.load(Ordering::SeqCst);
+        let quota = (remaining != NO_QUOTA).then_some(Quota { remaining, reset: Duration::from_secs(900) });
+        if context.stale.is_some() {
+            return Ok(Reply::not_modified().with_quota(quota));
+        }
+        let output = Json::parse(format!("{{\"n\":{n}}}")).unwrap();
+        Ok(Reply::json(output).with_validator("v").with_quota(quota).with_upstream_calls(1))
+    }
+
+    fn upstream(&self) -> Option<Upstream> {
+        Some(Upstream { name: "api.example".to_owned(), keep_quota: 100 })
+    }
+}
+
+fn limited(seconds: u64) -> Error {
+    Error::new(Code::RateLimited, "slow down").with_retry_after(Duration::from_secs(seconds))
+}
+
+fn failed() -> Error {
+    Error::new(Code::HandlerFailed, "status 500")
+}
+
+fn info(outcome: &Outcome) -> CacheInfo {
+    outcome.cache.unwrap()
+}
+
+const COVERED: &str = "stale_if_error = \"1h\"";
+
+#[tokio::test]
+async fn covered_upstream_is_asked_once_a_wait() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", COVERED)]).await;
+    fixture.run("t.a", "{}").await;
+    fixture.advance(61);
+    service.fails(limited(7));
+    for second in 0..30 {
+        for n in 0..20 {
+            let outcome = fixture.run("t.a", "{}").await;
+            let info = info(&outcome);
+            let asked = second % 7 == 0 && n == 0 && second < 28;
+            assert_eq!(info.status, CacheStatus::Stale);
+            if !asked {
+                assert_eq!(info.reason, Some("upstream_backoff"), "{second} {n}");
+                assert!(info.retry_after.is_some_and(|after| after <= Duration::from_secs(10)), "{info:?}");
+            }
+        }
+        fixture.advance(1);
+    }
+    assert!(service.requests() <= 1 + 5, "{} requests in 30 s", service.requests());
+    assert_eq!(service.covered.load(Ordering::SeqCst), service.requests() - 1, "no handler repeats what is covered");
+    service.works();
+    fixture.advance(10);
+    assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Miss);
+    fixture.advance(61);
+    assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Miss, "the wait is over");
+}
+
+#[tokio::test]
+async fn failures_double_the_wait_up_to_a_minute() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", COVERED)]).await;
+    fixture.run("t.a", "{}").await;
+    fixture.advance(61);
+    service.fails(failed());
+    for _ in 0..600 {
+        assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Stale);
+        fixture.clock.advance(Duration::from_millis(100));
+    }
+    let in_a_minute = service.requests() - 1;
+    assert!((5..=7).contains(&in_a_minute), "{in_a_minute}");
+    for _ in 0..10 {
+        fixture.advance(76);
+        fixture.run("t.a", "{}").await;
+    }
+    assert_eq!(service.requests() - 1 - in_a_minute, 10, "no wait is longer");
+}
+
+#[tokio::test]
+async fn limited_upstream_fails_misses_of_all_its_packs_at_once() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", COVERED), service.pack("t.b", "")]).await;
+    for error in [limited(5), failed().of_upstream()] {
+        service.fails(error.clone());
+        let before = service.requests();
+        assert_eq!(fixture.call(call("t.b", "{}")).await.unwrap_err().code(), error.code());
+        for pack in ["t.a", "t.b"] {
+            for directive in [Directive::Default, Directive::Refresh, Directive::Bypass] {
+                let mut call = call(pack, "{\"x\":1}");
+                call.directive = directive;
+                let refused = fixture.call(call).await.unwrap_err();
+                assert_eq!(refused.code(), Code::RateLimited);
+                assert!(refused.retry_after().is_some_and(|after| after <= Duration::from_secs(5)), "{refused:?}");
+                assert!(!refused.message().contains("slow down"), "another call's error is nobody else's");
+            }
+        }
+        assert_eq!(service.requests(), before + 1);
+        fixture.advance(6);
+        service.works();
+        assert!(fixture.call(call("t.a", "{\"x\":2}")).await.is_ok());
+        assert!(fixture.call(call("t.b", &format!("{{\"x\":{before}}}"))).await.is_ok(), "one success ends the wait");
+    }
+    // What one request comes to is not the upstream's trouble.
+    service.fails(failed());
+    let before = service.requests();
+    for n in 0..3 {
+        fixture.call(call("t.b", &format!("{{\"y\":{n}}}"))).await.unwrap_err();
+    }
+    assert_eq!(service.requests(), before + 3);
+}
+
+#[tokio::test]
+async fn one_probe_at_a_time_ends_a_wait() {
+    let service = Arc::new(Service::default());
+    let fixture = Arc::new(EngineFixture::open(vec![service.pack("t.a", COVERED)]).await);
+    fixture.run("t.a", "{}").await;
+    fixture.advance(61);
+    service.fails(limited(5));
+    fixture.run("t.a", "{}").await;
+    fixture.advance(7);
+    let gate = Arc::new(Semaphore::new(0));
+    *service.slow.lock() = Some(Arc::clone(&gate));
+    let before = service.requests();
+    let probe = tokio::spawn({
+        let fixture = Arc::clone(&fixture);
+        async move { fixture.run("t.a", "{\"x\":1}").await }
+    });
+    while service.requests() == before {
+        tokio::task::yield_now().await;
+    }
+    let refused = fixture.call(call("t.a", "{\"x\":2}")).await.unwrap_err();
+    assert_eq!((refused.code(), refused.retry_after()), (Code::RateLimited, Some(Duration::from_secs(1))));
+    assert_eq!(info(&fixture.run("t.a", "{}").await).reason, Some("upstream_backoff"));
+    // A probe that nobody waits for any more lets the next one go.
+    probe.abort();
+    assert!(probe.await.unwrap_err().is_cancelled());
+    *service.slow.lock() = None;
+    service.works();
+    helmdeck_testkit::until("the next probe", async || fixture.call(call("t.a", "{\"x\":3}")).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn failing_renewal_waits_too() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", "stale_while_revalidate = \"10m\"")]).await;
+    fixture.run("t.a", "{}").await;
+    fixture.advance(61);
+    service.fails(failed());
+    for _ in 0..400 {
+        assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Stale);
+        fixture.clock.advance(Duration::from_millis(10));
+        tokio::task::yield_now().await;
+    }
+    assert!((2..=4).contains(&(service.requests() - 1)), "{} renewals in 4 s", service.requests() - 1);
+    assert_eq!(info(&fixture.run("t.a", "{}").await).reason, Some("upstream_backoff"));
+}
+
+#[tokio::test]
+async fn kept_quota_is_for_confirmations_only() {
+    let service = Arc::new(Service::default());
+    let memory = format!("{COVERED}\nrevalidate = true");
+    let fixture = EngineFixture::open(vec![service.pack("t.a", &memory)]).await;
+    service.remaining.store(101, Ordering::SeqCst);
+    fixture.run("t.a", "{}").await;
+    service.remaining.store(100, Ordering::SeqCst);
+    fixture.run("t.a", "{\"x\":1}").await;
+    let refused = fixture.call(call("t.a", "{\"x\":2}")).await.unwrap_err();
+    assert_eq!((refused.code(), refused.retry_after()), (Code::RateLimited, Some(Duration::from_secs(900))));
+    assert!(refused.message().contains("quota"), "{refused}");
+    fixture.advance(61);
+    assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Revalidated);
+    assert_eq!(service.requests(), 3);
+    fixture.advance(900);
+    service.remaining.store(5000, Ordering::SeqCst);
+    assert!(fixture.call(call("t.a", "{\"x\":2}")).await.is_ok(), "the quota is full again");
+}
+
+#[tokio::test]
+async fn waits_are_shared_and_outlive_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let service = Arc::new(Service::default());
+    let engine = async || -> Engine {
+        let system = System::at(data.path().join("helmdeck.db"));
+        let memory = Memory { system: Some(system), ..memory(Arc::clone(&clock) as _).await };
+        let pack = service.pack("t.a", COVERED);
+        Engine::builder(patient()).builtins(vec![pack]).memory(memory).clock(Arc::clone(&clock) as _).build()
+    };
+    let (one, two) = (engine().await, engine().await);
+    service.fails(limited(30));
+    assert_eq!(one.call(call("t.a", "{}")).await.unwrap_err().code(), Code::RateLimited);
+    for other in [&two, &engine().await] {
+        let refused = other.call(call("t.a", "{}")).await.unwrap_err();
+        assert!(refused.retry_after().is_some_and(|after| after > Duration::from_secs(20)), "{refused:?}");
+    }
+    assert_eq!(service.requests(), 1);
+    clock.advance(Duration::from_secs(40));
+    service.works();
+    assert!(one.call(call("t.a", "{}")).await.is_ok());
+    assert!(two.call(call("t.a", "{}")).await.is_ok(), "it is over everywhere");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_upstream_keeps_nobody_waiting_beside_an_answer() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", COVERED)]).await;
+    fixture.run("t.a", "{}").await;
+    fixture.advance(61);
+    let gate = Arc::new(Semaphore::new(0));
+    *service.slow.lock() = Some(Arc::clone(&gate));
+    let started = tokio::time::Instant::now();
+    for _ in 0..20 {
+        let outcome = fixture.run("t.a", "{}").await;
+        assert_eq!((status(&outcome), info(&outcome).reason), (CacheStatus::Stale, Some("upstream_slow")));
+    }
+    assert_eq!(started.elapsed(), Duration::from_secs(1), "counted from the start of the run, which all share");
+    assert_eq!(service.requests(), 2);
+    // The run goes on without its callers, and renews the answer.
+    gate.add_permits(1);
+    helmdeck_testkit::until("the renewed answer", async || status(&fixture.run("t.a", "{}").await) == CacheStatus::Hit)
+        .await;
+    assert_eq!(service.requests(), 2);
+}
+
+#[tokio::test]
+async fn one_run_satisfies_every_age() {
+    let service = Arc::new(Service::default());
+    let fixture = Arc::new(EngineFixture::open(vec![service.pack("t.a", "")]).await);
+    let gate = Arc::new(Semaphore::new(0));
+    *service.slow.lock() = Some(Arc::clone(&gate));
+    let calls: Vec<_> = (0..30)
+        .map(|n| {
+            let fixture = Arc::clone(&fixture);
+            let mut call = call("t.a", "{}");
+            call.max_age = Some(Duration::from_secs(100 + n));
+            call.max_stale = (n % 2 == 0).then_some(Duration::from_secs(n));
+            tokio::spawn(async move { fixture.call(call).await.unwrap() })
+        })
+        .collect();
+    while service.requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    gate.add_permits(30);
+    for call in calls {
+        let outcome = call.await.unwrap();
+        assert!(matches!(status(&outcome), CacheStatus::Miss | CacheStatus::Coalesced | CacheStatus::Hit));
+    }
+    assert_eq!(service.requests(), 1);
+}
+
+#[tokio::test]
+async fn no_cache_confirms_what_is_stored() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", "revalidate = true")]).await;
+    fixture.run("t.a", "{}").await;
+    let mut refresh = call("t.a", "{}");
+    refresh.directive = Directive::Refresh;
+    let outcome = fixture.call(refresh.clone()).await.unwrap();
+    assert_eq!((status(&outcome), outcome.output.as_str()), (CacheStatus::Revalidated, "{\"n\":1}"));
+    // What is stored is never served to it unconfirmed.
+    service.fails(failed());
+    assert_eq!(fixture.call(refresh).await.unwrap_err().code(), Code::HandlerFailed);
+}
+
+#[tokio::test]
+async fn error_that_the_manifest_names_is_stored() {
+    let service = Arc::new(Service::default());
+    let writer = manifest("t.write", "", "[memory]\ninvalidates = [\"x\"]");
+    let (writer, _) = helmdeck_testkit::function(&writer, |_, _| async { Reply::value(&1) });
+    let pack = service.pack("t.a", "tags = [\"x\"]\nerrors = { not_found = \"30s\" }\nstale_if_error = \"1h\"");
+    let fixture = EngineFixture::open(vec![pack, writer]).await;
+    let none = || Error::new(Code::NotFound, "there is no such thing");
+    service.fails(none());
+    let told = async |spelled: &str| fixture.call(call("t.a", spelled)).await.unwrap_err();
+    for spelled in ["{}", "{}", " {}"] {
+        let error = told(spelled).await;
+        assert_eq!((error.code(), error.message()), (Code::NotFound, none().message()));
+    }
+    fixture.settle().await;
+    assert_eq!(service.requests(), 1);
+    fixture.advance(31);
+    told("{}").await;
+    assert_eq!(service.requests(), 2, "for so long only");
+    fixture.run("t.write", "{}").await;
+    told("{}").await;
+    assert_eq!(service.requests(), 3, "a write purges it");
+    // It covers nothing, and other errors are not stored.
+    service.fails(failed());
+    fixture.advance(31);
+    for requests in 4..6 {
+        assert_eq!(told("{}").await.code(), Code::HandlerFailed);
+        assert_eq!(service.requests(), requests);
+    }
+    service.fails(Error::new(Code::NotFound, "no ghp_16C7e42F292c6912E7710c838347Ae178B4a"));
+    for requests in 6..8 {
+        told("{}").await;
+        assert_eq!(service.requests(), requests, "no secret is stored");
+    }
+}
