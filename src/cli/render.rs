@@ -138,13 +138,16 @@ pub(crate) fn took(duration: Duration) -> String {
 fn cache_status(cache: &CacheInfo) -> String {
     use helmdeck_core::CacheStatus::{Bypass, Coalesced, Miss};
     match cache.status {
-        Bypass if cache.reason.is_some() => {
-            format!("bypass ({})", cache.reason.unwrap_or_default().replace('_', " "))
+        Miss | Bypass | Coalesced => {
+            let store = cache.store_error.map(|word| format!("store: {word}"));
+            let kept = cache.not_kept.map(|why| format!("not kept: {}", why.text()));
+            let why =
+                [store, cache.reason.map(str::to_owned), kept].into_iter().flatten().collect::<Vec<_>>().join(", ");
+            match why.as_str() {
+                "" => cache.status.as_str().to_owned(),
+                why => format!("{} ({})", cache.status.as_str(), why.replace('_', " ")),
+            }
         }
-        Miss | Bypass | Coalesced => match cache.store_error {
-            None => cache.status.as_str().to_owned(),
-            Some(word) => format!("{} (store: {})", cache.status.as_str(), word.replace('_', " ")),
-        },
         other => {
             let why = cache.reason.map(|word| format!(", {}", word.replace('_', " "))).unwrap_or_default();
             let again = cache.retry_after.map(|after| format!(", asked again in {}", took(after))).unwrap_or_default();
@@ -378,6 +381,7 @@ mod tests {
             key: [0; 8],
             store_error: None,
             reason: None,
+            not_kept: None,
             retry_after: None,
         });
         assert_eq!(status(&outcome), "a.b v1: 12 ms, cache hit (7 s old)");

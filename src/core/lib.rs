@@ -52,7 +52,7 @@ pub use json_string::write_json_string;
 pub use manifest::Manifest;
 #[cfg(any(test, feature = "testing"))]
 pub use manual_clock::ManualClock;
-pub use outcome::{CacheInfo, CacheStatus, Outcome};
+pub use outcome::{CacheInfo, CacheStatus, NotKept, Outcome};
 pub use schema::Schema;
 pub use secrets::Secret;
 pub use trace::{Span, Trace, Tracer};

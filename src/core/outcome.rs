@@ -1,5 +1,6 @@
 //! Outcome of a call: output, artifacts, cache status.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,10 +55,49 @@ pub struct CacheInfo {
     ///
     /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, `slow` or `unavailable`.
     pub store_error: Option<&'static str>,
-    /// Why, in one word: one of [`CacheInfo::REASONS`].
+    /// Why the call was not cached, missed, or got a stale answer, in one word: one of [`CacheInfo::REASONS`].
     pub reason: Option<&'static str>,
+    /// Why the answer of a run was not kept; `None` if it was, or if nothing ran.
+    pub not_kept: Option<NotKept>,
     /// When the handler is asked again, if it is left alone now.
     pub retry_after: Option<Duration>,
+}
+
+/// Why an answer was not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotKept {
+    /// For the reason that a word gives: one of [`NotKept::WORDS`].
+    Because(&'static str),
+    /// It looks like a credential to this rule of the leak scanner.
+    Secret(&'static str),
+}
+
+impl NotKept {
+    /// Every word.
+    ///
+    /// In order: its files belong to the caller that ran the pack; it contains a secret of the call; the handler does not
+    /// want it; it is too large; the program changed during the run; it was purged during the run; the queue of writes is
+    /// full, so that this process keeps it in memory only.
+    pub const WORDS: [&str; 7] =
+        ["shared_artifact", "secret", "no_store", "too_large", "program_changed", "purged", "writes_behind"];
+
+    /// Returns it as one word, or as `secret:` and the rule.
+    #[must_use]
+    pub fn text(self) -> Cow<'static, str> {
+        match self {
+            Self::Because(word) => word.into(),
+            Self::Secret(rule) => format!("secret:{rule}").into(),
+        }
+    }
+
+    /// Reads what [`NotKept::text`] wrote, with the rule that `rule` finds by its name.
+    #[must_use]
+    pub fn parse(text: &str, rule: impl Fn(&str) -> Option<&'static str>) -> Option<Self> {
+        match text.strip_prefix("secret:") {
+            Some(name) => rule(name).map(Self::Secret),
+            None => Self::WORDS.into_iter().find(|word| *word == text).map(Self::Because),
+        }
+    }
 }
 
 impl CacheInfo {
@@ -70,7 +110,11 @@ impl CacheInfo {
     /// answer would become part of one that callers share; the input has a number without a canonical form; the caller
     /// knows of a delete that this process could not read in time. Then why an answer is stale: the handler failed; it
     /// was slow; its upstream is left alone after a failure; the rest of a quota is kept.
-    pub const REASONS: [&str; 9] = [
+    ///
+    /// Last, why a call missed: nothing is stored; what is stored is past its time, or too old for this caller; it was
+    /// purged, or may have been; it does not open; its files are gone; a credential behind it is not open to this caller
+    /// any more; the caller asked for a new run; the answer of the run that it joined belongs to another caller.
+    pub const REASONS: [&str; 18] = [
         "no_session",
         "anonymous",
         "shared_caller",
@@ -80,9 +124,18 @@ impl CacheInfo {
         "upstream_slow",
         "upstream_backoff",
         "quota_kept",
+        "cold",
+        "expired",
+        "too_old",
+        "purged",
+        "unreadable",
+        "files_gone",
+        "grant_changed",
+        "refresh",
+        "of_another",
     ];
 
-    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?, retry_after_ms?}`.
+    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?, kept?, why?, retry_after_ms?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"status\":\"");
         out.extend_from_slice(self.status.as_str().as_bytes());
@@ -101,6 +154,11 @@ impl CacheInfo {
             out.extend_from_slice(word.as_bytes());
         }
         out.push(b'"');
+        if let Some(why) = self.not_kept {
+            out.extend_from_slice(b",\"kept\":false,\"why\":\"");
+            out.extend_from_slice(why.text().as_bytes());
+            out.push(b'"');
+        }
         if let Some(after) = self.retry_after {
             out.extend_from_slice(b",\"retry_after_ms\":");
             write_number(out, millis(after));
@@ -166,7 +224,7 @@ impl Outcome {
     /// Writes the outcome as one JSON object. The output is copied byte for byte.
     ///
     /// Members: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where `cache` is `{status,
-    /// age_ms, ttl_ms, key, store_error?, reason?, retry_after_ms?}`.
+    /// age_ms, ttl_ms, key, store_error?, reason?, kept?, why?, retry_after_ms?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");
@@ -274,6 +332,7 @@ mod tests {
             key: [0, 1, 2, 3, 4, 5, 6, 255],
             store_error: None,
             reason: None,
+            not_kept: None,
             retry_after: None,
         });
         let text = String::from_utf8(outcome.to_json()).unwrap();
@@ -285,7 +344,13 @@ mod tests {
         let cache = outcome.cache.as_mut().unwrap();
         (cache.store_error, cache.reason) = (None, Some("upstream_backoff"));
         cache.retry_after = Some(Duration::from_millis(1500));
+        cache.not_kept = Some(NotKept::Secret("github-pat"));
         let text = String::from_utf8(outcome.to_json()).unwrap();
-        assert!(text.ends_with(r#"","reason":"upstream_backoff","retry_after_ms":1500}}"#), "{text}");
+        assert!(
+            text.ends_with(
+                r#"","reason":"upstream_backoff","kept":false,"why":"secret:github-pat","retry_after_ms":1500}}"#
+            ),
+            "{text}"
+        );
     }
 }

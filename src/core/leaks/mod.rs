@@ -54,6 +54,12 @@ pub fn first_leak(text: &[u8]) -> Option<&'static str> {
     found
 }
 
+/// Returns the name of a rule as the rules have it; `None` if there is no such rule.
+#[must_use]
+pub fn rule(name: &str) -> Option<&'static str> {
+    RULES.iter().map(|rule| rule.id).find(|id| *id == name)
+}
+
 /// Returns whether a text holds something that looks like a credential. Stops at the first one.
 #[must_use]
 pub fn has_leak(text: &[u8]) -> bool {

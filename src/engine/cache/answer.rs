@@ -300,6 +300,7 @@ impl Answer {
             key: self.location.key.short(),
             store_error: None,
             reason: None,
+            not_kept: None,
             retry_after: None,
         }
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
-use helmdeck_core::{Call, Code, Error, Result};
+use helmdeck_core::{Call, Code, Error, NotKept, Result};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -50,10 +50,11 @@ pub(crate) struct Completed {
     pub(crate) why: Why,
 }
 
-/// Why an answer is stale: a word of [`helmdeck_core::CacheInfo::REASONS`], and when the handler is asked again.
+/// Why an answer is what it is: members of [`helmdeck_core::CacheInfo`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Why {
     pub(crate) reason: Option<&'static str>,
+    pub(crate) not_kept: Option<NotKept>,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -175,19 +176,24 @@ impl Flights {
 
     /// Completes a flight, then notifies its waiters.
     ///
-    /// `keep` stores the answer and returns whether it did; it is not called if the flight was invalidated. An answer
-    /// that is not stored is invalid from here on.
+    /// `keep` stores the answer, or says why not; it is not called if the flight was invalidated. An answer that is not
+    /// kept is invalid from here on, unless only the store does not get it.
     pub(crate) fn complete(
         &self,
         flight: &Arc<Flight>,
-        result: Result<Completed>,
-        keep: impl FnOnce(&Completed) -> bool,
+        mut result: Result<Completed>,
+        keep: impl FnOnce(&Completed) -> Result<(), NotKept>,
     ) {
         let mut map = self.map();
-        if let Ok(completed) = &result
-            && (flight.invalidated.load(Ordering::Acquire) || !keep(completed))
-        {
-            completed.answer.invalidate();
+        if let Ok(completed) = &mut result {
+            let kept = match flight.invalidated.load(Ordering::Acquire) {
+                true => Err(NotKept::Because("purged")),
+                false => keep(completed),
+            };
+            completed.why.not_kept = kept.err();
+            if completed.why.not_kept.is_some_and(|why| why != NotKept::Because("writes_behind")) {
+                completed.answer.invalidate();
+            }
         }
         if map.get(&flight.key).is_some_and(|current| Arc::ptr_eq(current, flight)) {
             map.remove(&flight.key);

@@ -57,6 +57,18 @@ impl PackCache {
         }
     }
 
+    /// Returns in one word why an answer is not served to this call as it is.
+    pub(crate) fn why_not(&self, answer: &Answer, call: &Call) -> &'static str {
+        let now = self.hub.clock.now();
+        if !self.may_still_use(answer, call) {
+            "grant_changed"
+        } else if now < self.bounds(answer).0 && !is_from_future(answer, now) {
+            "too_old"
+        } else {
+            "expired"
+        }
+    }
+
     /// Returns whether an answer may be served to this call as it is.
     pub(crate) fn may_serve(&self, answer: &Answer, call: &Call) -> bool {
         !matches!(self.freshness(answer, call, self.hub.clock.now()), Freshness::Stale | Freshness::Expired)

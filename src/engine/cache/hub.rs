@@ -32,6 +32,10 @@ use crate::metrics::Metrics;
 /// Word for a store that did not answer within its budget, and its text in the log.
 pub(crate) const SLOW: &str = "slow";
 pub(crate) const TOO_LONG: &str = "it took too long";
+/// Why there is no stored answer: a word of [`helmdeck_core::CacheInfo::REASONS`].
+pub(crate) type Missed = Option<&'static str>;
+/// The store failed, for which there is another word (`store_trouble`).
+const STORE_FAILED: Missed = None;
 /// Shortest time between two reads of the store on purpose.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
@@ -110,22 +114,23 @@ impl Hub {
     }
 
     /// Reads an answer as [`Self::read`] does, within a span if spans are recorded.
-    pub(crate) async fn read_traced(&self, located: &Located, trace: Option<&Trace>) -> Option<Answer> {
+    pub(crate) async fn read_traced(&self, located: &Located, trace: Option<&Trace>) -> Result<Answer, Missed> {
         let span = trace.and_then(|trace| trace.span(|| "store get".into(), SpanKind::Client));
         let found = self.read(&located.location, &located.contract.hex).await;
         if let Some(mut span) = span {
             span.set("db.operation.name", "get");
-            span.set("db.response.returned_rows", u64::from(found.is_some()));
+            span.set("db.response.returned_rows", u64::from(found.is_ok()));
         }
         found
     }
 
     /// Reads an answer from the store, within the time budget.
     ///
-    /// Any failure is a miss, and is counted.
-    pub(crate) async fn read(&self, location: &Arc<Location>, contract: &str) -> Option<Answer> {
+    /// # Errors
+    /// Why there is none. A failure of the store is a miss, and is counted.
+    pub(crate) async fn read(&self, location: &Arc<Location>, contract: &str) -> Result<Answer, Missed> {
         if !self.allows(&self.reading) {
-            return None;
+            return Err(STORE_FAILED);
         }
         let key = location.key.stored(&location.pack, location.version);
         let started = self.clock.monotonic();
@@ -135,36 +140,36 @@ impl Hub {
         match read {
             Ok(Ok(entry)) => {
                 self.store_works(&self.reading);
-                let entry = entry?;
-                let answer = Answer::decode(Arc::clone(location), contract, &entry.value)?;
-                if self.pending.covers(&answer.location, entry.meta.updated_at) {
-                    return None;
-                }
-                let doubtful = self.invalidations.is_doubtful(&answer, entry.meta.updated_at, self.clock.monotonic());
-                (!doubtful).then_some(answer)
+                let entry = entry.ok_or(Some("cold"))?;
+                let answer = Answer::decode(Arc::clone(location), contract, &entry.value).ok_or(Some("unreadable"))?;
+                let purged = self.pending.covers(&answer.location, entry.meta.updated_at)
+                    || self.invalidations.is_doubtful(&answer, entry.meta.updated_at, self.clock.monotonic());
+                if purged { Err(Some("purged")) } else { Ok(answer) }
             }
             Ok(Err(StoreError::Unreadable { reason })) => {
                 self.store_works(&self.reading);
                 self.metrics.totals.unreadable.inc();
                 tracing::warn!(pack.name = %location.pack, key = super::key::hex(&location.key.short()), reason, "a stored answer does not open; it counts as a miss");
-                None
+                Err(Some("unreadable"))
             }
             Ok(Err(error)) => {
                 self.store_fails(&self.reading, "read", error.trouble(), &error.to_string());
-                None
+                Err(STORE_FAILED)
             }
             Err(_) => {
                 self.store_fails(&self.reading, "read", SLOW, TOO_LONG);
-                None
+                Err(STORE_FAILED)
             }
         }
     }
 
-    /// Queues an answer for the store; never waits.
-    pub(crate) fn write(&self, write: Write) {
-        if !self.queue.write(write) {
+    /// Queues an answer for the store; never waits. Returns whether there was room.
+    pub(crate) fn write(&self, write: Write) -> bool {
+        let queued = self.queue.write(write);
+        if !queued {
             self.metrics.totals.writes_dropped.inc();
         }
+        queued
     }
 
     /// Drops cached answers: in this process at once, in the store in order with earlier writes.

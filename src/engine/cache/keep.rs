@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::outcome::Remark;
-use helmdeck_core::{ArtifactRef, Error, Json, Outcome, Result, Timestamp};
+use helmdeck_core::{ArtifactRef, Error, Json, NotKept, Outcome, Result, Timestamp};
 use helmdeck_memory::leaks::first_leak;
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
@@ -22,21 +22,25 @@ impl PackCache {
         mut outcome: Outcome,
         now: Timestamp,
         cost: Duration,
-    ) -> Result<(Arc<Answer>, bool)> {
+    ) -> Result<(Arc<Answer>, Option<NotKept>)> {
         let refusal = match self.refusal(&outcome) {
-            None if first_leak(outcome.output.bytes()).await.is_some() => Some("token_format"),
-            None if !self.is_unchanged(&located.contract).await => Some("program_changed"),
-            refusal => refusal,
+            None => match first_leak(outcome.output.bytes()).await {
+                Some(rule) => Some(NotKept::Secret(rule)),
+                None if !self.is_unchanged(&located.contract).await => Some(NotKept::Because("program_changed")),
+                None => None,
+            },
+            Some(word) => Some(NotKept::Because(word)),
         };
         match refusal {
-            Some(reason) => self.hub.metrics.refused(reason),
+            Some(NotKept::Because(word)) => self.hub.metrics.refused(word),
+            Some(NotKept::Secret(_)) => self.hub.metrics.refused("token_format"),
             // Copied, because a handler's buffer may be much larger than its output, which the hot tier counts.
             None => outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes())),
         }
         let times = self.times(now, &outcome.artifacts, outcome.remark.confirm_always)?;
         let upstream_calls = outcome.remark.upstream_calls;
         let answer = Answer::new(Arc::clone(&located.location), &outcome, times, cost, upstream_calls);
-        Ok((Arc::new(answer), refusal.is_none()))
+        Ok((Arc::new(answer), refusal))
     }
 
     /// Returns the answer of an error, if the manifest lets errors of this kind be stored.
@@ -69,12 +73,22 @@ impl PackCache {
 
     /// Keeps an answer: in the hot tier at once, in the store after the response.
     ///
-    /// The lock is released once the row is stored. Returns whether the answer was kept.
-    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
-        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
+    /// The lock is released once the row is stored.
+    ///
+    /// # Errors
+    /// Why the answer was not kept.
+    pub(crate) fn keep(
+        &self,
+        located: &Located,
+        answer: &Arc<Answer>,
+        now: Timestamp,
+        lock: Option<Lock>,
+    ) -> Result<(), NotKept> {
+        let purged = NotKept::Because("purged");
+        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return Err(purged) };
         let location = &answer.location;
         if !self.hub.hot.warm(answer) {
-            return false;
+            return Err(purged);
         }
         let namespace: Namespace = location.namespace.clone();
         let mut put = Put::new(
@@ -98,8 +112,8 @@ impl PackCache {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-        self.hub.write(Write { put, location: Arc::clone(location), epoch: self.hub.hot.epoch(), lock });
-        true
+        let write = Write { put, location: Arc::clone(location), epoch: self.hub.hot.epoch(), lock };
+        self.hub.write(write).then_some(()).ok_or(NotKept::Because("writes_behind"))
     }
 
     /// Returns the times of an answer made now. It expires no later than its artifacts.

@@ -127,6 +127,8 @@ struct Cache {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_kept: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after_us: Option<u64>,
 }
 
@@ -145,6 +147,7 @@ pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
             key: cache.key,
             store_error: cache.store_error.map(str::to_owned),
             reason: cache.reason.map(str::to_owned),
+            not_kept: cache.not_kept.map(|why| why.text().into_owned()),
             retry_after_us: cache.retry_after.map(micros),
         }),
     };
@@ -171,6 +174,7 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
                 .store_error
                 .and_then(|word| CacheInfo::STORE_ERRORS.into_iter().find(|known| **known == word)),
             reason: cache.reason.and_then(|word| CacheInfo::REASONS.into_iter().find(|known| **known == word)),
+            not_kept: cache.not_kept.and_then(|why| helmdeck_core::NotKept::parse(&why, helmdeck_core::leaks::rule)),
             retry_after: cache.retry_after_us.map(Duration::from_micros),
         }),
     };

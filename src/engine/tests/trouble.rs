@@ -370,3 +370,51 @@ async fn error_that_the_manifest_names_is_stored() {
         assert_eq!(service.requests(), requests, "no secret is stored");
     }
 }
+
+#[tokio::test]
+async fn every_miss_says_why() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", "tags = [\"x\"]")]).await;
+    let why = async |call| info(&fixture.call(call).await.unwrap()).reason;
+    let plain = || call("t.a", "{}");
+    assert_eq!(why(plain()).await, Some("cold"));
+    assert_eq!(why(plain()).await, None, "a hit");
+    fixture.settle().await;
+    fixture.advance(10);
+    let young = || helmdeck_core::Call { max_age: Some(Duration::from_secs(5)), ..plain() };
+    assert_eq!(why(young()).await, Some("too_old"));
+    let fresh = || helmdeck_core::Call { directive: Directive::Refresh, ..plain() };
+    assert_eq!(why(fresh()).await, Some("refresh"));
+    fixture.settle().await;
+    fixture.advance(60);
+    assert_eq!(why(plain()).await, Some("expired"));
+}
+
+#[tokio::test]
+async fn answer_that_is_not_kept_says_why() {
+    use helmdeck_core::NotKept;
+    const TOKEN: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    let text = manifest("t.b", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"\nmax_bytes = \"1KiB\"");
+    let (pack, _) = helmdeck_testkit::function(&text, |_, input: Json| async move {
+        let asked = input.to_value();
+        Ok(match asked["kind"].as_str().unwrap_or_default() {
+            "large" => Reply::value(&"x".repeat(2000))?,
+            "secret" => Reply::value(&TOKEN)?,
+            "no_store" => Reply::value(&1)?.no_store(),
+            _ => Reply::value(&1)?,
+        })
+    });
+    let fixture = EngineFixture::open(vec![pack]).await;
+    let kinds = [
+        ("large", Some(NotKept::Because("too_large"))),
+        ("secret", Some(NotKept::Secret("github-token"))),
+        ("no_store", Some(NotKept::Because("no_store"))),
+        ("plain", None),
+    ];
+    for (kind, expected) in kinds {
+        let outcome = fixture.run("t.b", &format!("{{\"kind\":\"{kind}\"}}")).await;
+        assert_eq!((status(&outcome), info(&outcome).not_kept), (CacheStatus::Miss, expected), "{kind}");
+        let json = String::from_utf8(outcome.to_json()).unwrap();
+        assert_eq!(json.contains("\"kept\":false"), expected.is_some(), "{json}");
+    }
+}

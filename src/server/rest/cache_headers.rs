@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use helmdeck_core::{CacheInfo, CacheStatus, Directive, hex_digits};
+use helmdeck_core::{CacheInfo, CacheStatus, Directive, NotKept, hex_digits};
 use http::header::AGE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -29,6 +29,7 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
             let _ = write!(text, "hit; ttl={}", time_left(cache));
         }
         CacheStatus::Miss if directive == Directive::Refresh => text.extend_from_slice(b"fwd=request"),
+        CacheStatus::Miss if cache.reason == Some("expired") => text.extend_from_slice(b"fwd=stale"),
         CacheStatus::Miss => text.extend_from_slice(b"fwd=miss"),
         CacheStatus::Revalidated => text.extend_from_slice(b"fwd=stale; fwd-status=304; stored"),
         CacheStatus::Bypass => text.extend_from_slice(b"fwd=bypass"),
@@ -37,7 +38,8 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
     text.extend_from_slice(b"; key=\"");
     text.extend_from_slice(&hex_digits(cache.key));
     text.push(b'"');
-    if let Some(word) = cache.store_error.or(cache.reason) {
+    let not_kept = cache.not_kept.map(NotKept::text);
+    if let Some(word) = cache.store_error.or(not_kept.as_deref()).or(cache.reason) {
         let _ = write!(text, "; detail={word}");
     }
     if let Some(after) = cache.retry_after {
@@ -70,6 +72,7 @@ mod tests {
             key: [0, 1, 2, 3, 4, 5, 0xab, 0xff],
             store_error: None,
             reason: None,
+            not_kept: None,
             retry_after: None,
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Lookup<S> {
     pub(super) located: Arc<Located>,
     /// The stale answer of the hot tier or the store.
     pub(super) known: Option<Arc<Answer>>,
+    /// Why there is no answer that may be served, as far as is known.
+    pub(super) missed: Option<&'static str>,
     /// The store was read already.
     pub(super) looked: bool,
 }
@@ -62,13 +64,15 @@ pub(super) fn start<S: InnerService>(
             }
             Freshness::StaleWhileRevalidate => {
                 let known = Some(Arc::clone(found));
-                let lookup = Lookup { cache, inner, call, located: Arc::new(located), known, looked: false };
+                let lookup =
+                    Lookup { cache, inner, call, located: Arc::new(located), known, missed: None, looked: false };
                 return answer(lookup.served_while_renewed(found));
             }
             Freshness::Stale | Freshness::Expired => {}
         }
     }
-    let lookup = Lookup { cache, inner, call, located: Arc::new(located), known: found, looked: false };
+    let missed = if reads { found.as_ref().map(|found| cache.why_not(found, &call)) } else { Some("refresh") };
+    let lookup = Lookup { cache, inner, call, located: Arc::new(located), known: found, missed, looked: false };
     Either::Right(Box::pin(async move {
         let mut lookup = lookup;
         let mut span = lookup.call.correlation.begin_span(|| "cache".into(), SpanKind::Internal);
@@ -90,7 +94,7 @@ impl<S: InnerService> Lookup<S> {
         let epoch = cache.hub.hot.epoch();
         let found = match known {
             Some(known) => Some(known),
-            None => cache.hub.read_traced(&located, call.correlation.trace.as_ref()).await.map(Arc::new),
+            None => cache.hub.read_traced(&located, call.correlation.trace.as_ref()).await.ok().map(Arc::new),
         };
         let found = found.ok_or_else(nothing_cached)?;
         let status = match cache.freshness(&found, &call, cache.hub.clock.now()) {
@@ -144,7 +148,7 @@ impl<S: InnerService> Lookup<S> {
                 Some(known) => match waiter.wait_patiently(&call, cache.spec()?.stale_if_slow).await {
                     Some(completed) => completed,
                     None => {
-                        let why = Why { reason: Some("upstream_slow"), retry_after: None };
+                        let why = Why { reason: Some("upstream_slow"), ..Why::default() };
                         return serve(&cache, &known, CacheStatus::Stale, why);
                     }
                 },
@@ -166,7 +170,7 @@ impl<S: InnerService> Lookup<S> {
         {
             // The files or the credentials belong to the caller that started the flight: this caller needs its own run.
             let key = completed.answer.location.key;
-            return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, None).await;
+            return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, Some("of_another")).await;
         }
         again.served(completed.answer, completed.how, completed.why, started)
     }
@@ -178,17 +182,23 @@ impl<S: InnerService> Lookup<S> {
         self.looked = true;
         let cache = &self.cache;
         let trace = self.call.correlation.trace.as_ref();
-        let found = Arc::new(cache.hub.read_traced(&self.located, trace).await?);
+        let found = match cache.hub.read_traced(&self.located, trace).await {
+            Ok(found) => Arc::new(found),
+            Err(missed) => {
+                self.missed = self.missed.or(missed);
+                return None;
+            }
+        };
         let freshness = cache.freshness(&found, &self.call, cache.hub.clock.now());
         let how = match freshness {
             Freshness::Fresh => Some(How::Stored),
             Freshness::StaleAllowed | Freshness::StaleWhileRevalidate => Some(How::Stale),
             Freshness::Stale | Freshness::Expired => None,
         };
-        if let Some(how) = how
-            && cache.has_files(&found).await
-        {
-            return Some((found, how));
+        match how {
+            Some(how) if cache.has_files(&found).await => return Some((found, how)),
+            Some(_) => self.missed = Some("files_gone"),
+            None => self.missed = self.missed.or(Some(cache.why_not(&found, &self.call))),
         }
         if freshness != Freshness::Expired && self.known.as_ref().is_none_or(|known| known.made_at <= found.made_at) {
             self.known = Some(found);
@@ -241,7 +251,9 @@ impl<S: InnerService> Lookup<S> {
             }
             How::Stored | How::Ran | How::Confirmed => remember(&cache, &mut self.call, &found),
         }
-        serve(&cache, &found, status, why)
+        // Only who ran the handler missed.
+        let reason = why.reason.filter(|_| !matches!(status, CacheStatus::Coalesced | CacheStatus::Revalidated));
+        serve(&cache, &found, status, Why { reason, ..why })
     }
 
     /// Serves a stale answer, and renews it in the background, once per key, unless its upstream is left alone.
@@ -251,7 +263,7 @@ impl<S: InnerService> Lookup<S> {
         if retry_after.is_none() && self.call.directive != Directive::OnlyIfCached {
             drop(self.join(Purpose::Renew));
         }
-        let why = Why { reason: retry_after.map(|_| "upstream_backoff"), retry_after };
+        let why = Why { reason: retry_after.map(|_| "upstream_backoff"), retry_after, not_kept: None };
         serve(&cache, found, CacheStatus::Stale, why)
     }
 
@@ -267,7 +279,7 @@ impl<S: InnerService> Lookup<S> {
     /// Serves a stale answer to a caller whose deadline passed, if there is one within `stale_if_error`.
     async fn fall_back(&self, error: Error) -> Result<Outcome> {
         let known = if error.code() == Code::Timeout { self.covering().await } else { None };
-        let why = Why { reason: Some("upstream_slow"), retry_after: None };
+        let why = Why { reason: Some("upstream_slow"), ..Why::default() };
         known.map_or(Err(error), |known| serve(&self.cache, &known, CacheStatus::Stale, why))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use helmdeck_core::context::Stale;
 use helmdeck_core::manifest::SingleFlight;
-use helmdeck_core::{Code, Error, Result};
+use helmdeck_core::{Code, Error, NotKept, Result};
 use helmdeck_memory::Lock;
 use tower::ServiceExt as _;
 
@@ -20,8 +20,8 @@ use crate::cache::flight::{Completed, Flight, How, Purpose, Why};
 /// Actions on the completion of a flight.
 #[derive(Default)]
 struct Completion {
-    /// The answer may be stored.
-    keep: bool,
+    /// Why the answer may not be kept.
+    not_kept: Option<NotKept>,
     /// Lock that other processes wait for.
     ///
     /// It is held until the answer is stored, or the flight ends without one.
@@ -37,10 +37,14 @@ pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, fl
     let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
     let now = cache.hub.clock.now();
     cache.hub.flights.complete(&flight, result, |completed| match completed.how {
-        How::Stored | How::Stale | How::Covered => cache.hub.hot.warm(&completed.answer),
-        How::Ran | How::Confirmed => {
-            completion.keep && cache.keep(&located, &completed.answer, now, completion.lock.take())
+        How::Stored | How::Stale | How::Covered => {
+            let warmed = cache.hub.hot.warm(&completed.answer);
+            warmed.then_some(()).ok_or(NotKept::Because("purged"))
         }
+        How::Ran | How::Confirmed => match completion.not_kept {
+            Some(why) => Err(why),
+            None => cache.keep(&located, &completed.answer, now, completion.lock.take()),
+        },
     });
 }
 
@@ -72,6 +76,7 @@ async fn answer<S: InnerService>(
     {
         return Ok(Completed { answer, how: How::Stored, why });
     }
+    let why = Why { reason: lookup.missed, ..why };
     let Lookup { cache, inner, mut call, located, known, .. } = lookup;
     let known = match known {
         Some(known) if cache.may_still_use(&known, &call) && cache.has_files(&known).await => Some(known),
@@ -98,13 +103,12 @@ async fn answer<S: InnerService>(
     let (cost, now) = (clock.monotonic().saturating_sub(started), clock.now());
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
-            completion.keep = true;
             let answer = cache.renewed_answer(&known, outcome.remark, now)?;
             Ok(Completed { answer, how: How::Confirmed, why })
         }
         (Ok(outcome), _) => {
-            let (answer, keep) = cache.new_answer(&located, outcome, now, cost).await?;
-            completion.keep = keep;
+            let (answer, not_kept) = cache.new_answer(&located, outcome, now, cost).await?;
+            completion.not_kept = not_kept;
             Ok(Completed { answer, how: How::Ran, why })
         }
         (Err(error), Some(answer)) if covered && is_trouble(&error) => {
@@ -113,13 +117,10 @@ async fn answer<S: InnerService>(
                 tracing::warn!(pack.name = %located.location.pack, code = error.code().as_str(), cause = error.cause(), "the handler failed; a stale answer is served");
             }
             let reason = Some(held_back.unwrap_or("upstream_error"));
-            Ok(Completed { answer, how: How::Covered, why: Why { reason, retry_after: error.retry_after() } })
+            Ok(Completed { answer, how: How::Covered, why: Why { reason, retry_after: error.retry_after(), ..why } })
         }
         (Err(error), _) => match cache.error_answer(&located, &error, now, cost).await {
-            Some(answer) => {
-                completion.keep = true;
-                Ok(Completed { answer, how: How::Ran, why })
-            }
+            Some(answer) => Ok(Completed { answer, how: How::Ran, why }),
             None => Err(error),
         },
     }

@@ -24,7 +24,7 @@ pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, why:
     let mut outcome = found.outcome(status, cache.hub.clock.now())?;
     if let Some(info) = &mut outcome.cache {
         info.ttl = cache.bounds(found).0.since(found.made_at);
-        (info.reason, info.retry_after) = (why.reason, why.retry_after);
+        (info.reason, info.not_kept, info.retry_after) = (why.reason, why.not_kept, why.retry_after);
     }
     if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
         info.store_error = cache.hub.store_trouble();
@@ -54,8 +54,16 @@ pub(super) async fn pass<S: InnerService>(
     let ttl = cache.spec()?.ttl;
     let mut outcome = inner.oneshot(call).await?;
     let key = key.map_or([0; 8], |key| key.short());
-    outcome.cache =
-        Some(CacheInfo { status, age: Duration::ZERO, ttl, key, store_error: None, reason, retry_after: None });
+    outcome.cache = Some(CacheInfo {
+        status,
+        age: Duration::ZERO,
+        ttl,
+        key,
+        store_error: None,
+        reason,
+        not_kept: None,
+        retry_after: None,
+    });
     cache.counters.answered(status);
     Ok(outcome)
 }

@@ -12,7 +12,7 @@ fn decision(outcome: &Value) -> (String, Option<String>) {
 }
 
 fn is(status: &str) -> (String, Option<String>) {
-    (status.to_owned(), None)
+    (status.to_owned(), (status == "miss").then(|| "cold".to_owned()))
 }
 
 fn bypassed() -> (String, Option<String>) {
