@@ -52,6 +52,10 @@ pub struct Call {
     pub max_age: Option<Duration>,
     /// How stale a cached answer may be (`max-stale` of RFC 9111).
     pub max_stale: Option<Duration>,
+    /// How long a cached answer must stay fresh (`min-fresh` of RFC 9111).
+    pub min_fresh: Option<Duration>,
+    /// How stale an answer may be that covers a failure (`stale-if-error` of RFC 5861), besides what the pack allows.
+    pub stale_if_error: Option<Duration>,
     /// This process may not know of every delete that the caller knows of: no cached answer is used.
     pub behind: bool,
     /// Receiver of progress reports.
@@ -80,6 +84,8 @@ impl Call {
             directive: Directive::Default,
             max_age: None,
             max_stale: None,
+            min_fresh: None,
+            stale_if_error: None,
             behind: false,
             progress: None,
             deadline: None,

@@ -71,7 +71,7 @@ fn spelled(key: &str, kind: &str) -> &'static str {
         }
         "String" => "text",
         "bool" => "true or false",
-        "u32" | "u64" => "number",
+        "u32" | "u64" | "f64" => "number",
         "Vec<String" => "list of texts",
         "BTreeMap<String, String" => "table of texts",
         "BTreeMap<String, toml::Value" => "table",

@@ -180,6 +180,10 @@ pub struct CacheSpec {
     pub stale_if_error: Duration,
     /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows. Default 1 s.
     pub stale_if_slow: Duration,
+    /// Whether calls renew an answer shortly before its end. Default: with `stale_while_revalidate`.
+    pub early: bool,
+    /// Part of `ttl`, from 0 to 1, by which each answer ends earlier, at random.
+    pub ttl_jitter: f64,
     /// How long errors are fresh, by code. Other errors are not stored.
     pub errors: BTreeMap<Code, Duration>,
     /// Whether the handler understands a validator.

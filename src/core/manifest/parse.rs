@@ -457,6 +457,8 @@ fn memory_of(
         stale_if_error: source.duration(raw.stale_if_error.as_ref(), Duration::ZERO)?,
         stale_if_slow: source.duration(raw.stale_if_slow.as_ref(), DEFAULT_STALE_IF_SLOW)?,
         errors: errors_of(source, &raw.errors)?,
+        early: raw.early.unwrap_or(raw.stale_while_revalidate.is_some()),
+        ttl_jitter: raw.ttl_jitter.as_ref().map_or(Ok(0.0), |jitter| source.read(jitter, |part| ttl_jitter(*part)))?,
         revalidate: raw.revalidate,
         revalidate_for: source.duration(raw.revalidate_for.as_ref(), DEFAULT_REVALIDATE_FOR)?,
         tags: source.tags(&raw.tags, input)?,
@@ -468,6 +470,14 @@ fn memory_of(
             .map_or(Ok(DEFAULT_MAX_BYTES), |size| source.read(size, |text| parse_size(text)))?,
     };
     Ok(MemorySpec { cache: Some(cache), invalidates })
+}
+
+/// Checks the part of a ttl that is random.
+fn ttl_jitter(part: f64) -> Result<f64, String> {
+    match part {
+        0.0..=1.0 => Ok(part),
+        _ => Err(format!("ttl_jitter = {part} is no part of the ttl; it is from 0 to 1")),
+    }
 }
 
 /// Reads how long errors are stored. Only those can be that say something about the request.

@@ -161,6 +161,10 @@ pub(super) struct Memory {
     /// How long errors of the handler are stored like answers, by code: `{ not_found = "30s" }`. Default: not at all.
     #[serde(default)]
     pub(super) errors: BTreeMap<String, Spanned<String>>,
+    /// Whether calls renew an answer shortly before its end, the dearer the sooner. Default: with `stale_while_revalidate`.
+    pub(super) early: Option<bool>,
+    /// Part of `ttl`, from 0 to 1, by which each answer ends earlier, at random. Default 0.
+    pub(super) ttl_jitter: Option<Spanned<f64>>,
     /// Whether the handler can confirm a stale answer, as with an `ETag`. Default `false`.
     #[serde(default)]
     pub(super) revalidate: bool,

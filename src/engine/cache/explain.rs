@@ -105,7 +105,7 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
     ]);
     let found = match hub.hot.get(&location.key) {
         Some(found) => Some(found),
-        None => hub.read(location, &located.contract.hex).await.ok().map(std::sync::Arc::new),
+        None => hub.read(location, &located.contract.hex, cache.read_budget()).await.ok().map(std::sync::Arc::new),
     };
     let found = found.filter(|found| cache.may_still_use(found, call));
     let entry = match &found {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use helmdeck_core::outcome::UsedGrant;
+use helmdeck_core::random::random_u64;
 use helmdeck_core::{Call, Timestamp};
 
 use super::answer::Answer;
@@ -42,7 +43,8 @@ impl PackCache {
         }
         let too_old = call.max_age.is_some_and(|max| now.since(answer.made_at) > max);
         if now < fresh_until {
-            return if too_old { Freshness::Stale } else { Freshness::Fresh };
+            let too_short = call.min_fresh.is_some_and(|min| fresh_until.since(now) < min);
+            return if too_old || too_short { Freshness::Stale } else { Freshness::Fresh };
         }
         let past = now.since(fresh_until);
         let renewable = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_while_revalidate);
@@ -98,15 +100,36 @@ impl PackCache {
         answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
     }
 
-    /// Returns whether stale answers may cover failures.
-    pub(crate) fn covers_errors(&self) -> bool {
-        self.manifest.cache().is_some_and(|spec| !spec.stale_if_error.is_zero())
+    /// Returns how long past its freshness an answer may cover a failure of this call.
+    pub(crate) fn covers_for(&self, call: &Call) -> Duration {
+        let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
+        window.max(call.stale_if_error.unwrap_or_default())
+    }
+
+    /// Returns whether an answer is so near its end that this call renews it, while it is served.
+    ///
+    /// The dearer an answer, the sooner: an answer is renewed once, as a rule, before it expires for all its callers
+    /// (XFetch: Vattani, Chierichetti, Lowenstein, "Optimal Probabilistic Cache Stampede Prevention", 2015).
+    pub(crate) fn renews_early(&self, answer: &Answer, now: Timestamp) -> bool {
+        self.is_near_its_end(answer, now) && {
+            let random = (random_u64() >> 11) as f64 / (1u64 << 53) as f64;
+            let ahead = answer.cost.as_secs_f64() * -random.max(f64::MIN_POSITIVE).ln();
+            ahead >= self.bounds(answer).0.since(now).as_secs_f64()
+        }
+    }
+
+    /// Returns whether an early renewal is possible: only in the last ten times the cost of an answer.
+    pub(crate) fn is_near_its_end(&self, answer: &Answer, now: Timestamp) -> bool {
+        self.manifest.cache().is_some_and(|spec| spec.early)
+            && answer.error.is_none()
+            && self.bounds(answer).0.since(now) < answer.cost.saturating_mul(10)
     }
 
     /// Returns whether this answer may be served to this call when the handler fails or is slow.
     pub(crate) fn may_cover(&self, answer: &Answer, call: &Call, now: Timestamp) -> bool {
-        let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
-        let ends = self.bounds(answer).0.saturating_add(window);
+        let window = self.covers_for(call);
+        let (fresh_until, hard_until) = self.bounds(answer);
+        let ends = fresh_until.saturating_add(window).min(hard_until);
         answer.error.is_none()
             && !window.is_zero()
             && now < ends

@@ -114,9 +114,14 @@ impl Hub {
     }
 
     /// Reads an answer as [`Self::read`] does, within a span if spans are recorded.
-    pub(crate) async fn read_traced(&self, located: &Located, trace: Option<&Trace>) -> Result<Answer, Missed> {
+    pub(crate) async fn read_traced(
+        &self,
+        located: &Located,
+        budget: Duration,
+        trace: Option<&Trace>,
+    ) -> Result<Answer, Missed> {
         let span = trace.and_then(|trace| trace.span(|| "store get".into(), SpanKind::Client));
-        let found = self.read(&located.location, &located.contract.hex).await;
+        let found = self.read(&located.location, &located.contract.hex, budget).await;
         if let Some(mut span) = span {
             span.set("db.operation.name", "get");
             span.set("db.response.returned_rows", u64::from(found.is_ok()));
@@ -128,14 +133,18 @@ impl Hub {
     ///
     /// # Errors
     /// Why there is none. A failure of the store is a miss, and is counted.
-    pub(crate) async fn read(&self, location: &Arc<Location>, contract: &str) -> Result<Answer, Missed> {
+    pub(crate) async fn read(
+        &self,
+        location: &Arc<Location>,
+        contract: &str,
+        budget: Duration,
+    ) -> Result<Answer, Missed> {
         if !self.allows(&self.reading) {
             return Err(STORE_FAILED);
         }
         let key = location.key.stored(&location.pack, location.version);
         let started = self.clock.monotonic();
-        let read =
-            tokio::time::timeout(self.config.read_budget, self.store.get(&location.namespace, Kind::Cache, &key)).await;
+        let read = tokio::time::timeout(budget, self.store.get(&location.namespace, Kind::Cache, &key)).await;
         self.metrics.store_took("read", self.clock.monotonic().saturating_sub(started));
         match read {
             Ok(Ok(entry)) => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use helmdeck_core::jitter::jittered;
 use helmdeck_core::outcome::Remark;
 use helmdeck_core::{ArtifactRef, Error, Json, NotKept, Outcome, Result, Timestamp};
 use helmdeck_memory::leaks::first_leak;
@@ -120,9 +121,10 @@ impl PackCache {
     fn times(&self, now: Timestamp, artifacts: &[ArtifactRef], confirm_always: bool) -> Result<Times> {
         let spec = self.spec()?;
         let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
+        let ttl = jittered(spec.ttl, 1.0 - spec.ttl_jitter..=1.0);
         Ok(Times {
             made_at: now,
-            fresh_until: if confirm_always { now } else { now.saturating_add(spec.ttl).min(end) },
+            fresh_until: if confirm_always { now } else { now.saturating_add(ttl).min(end) },
             hard_until: now.saturating_add(spec.hard_ttl()).min(end),
         })
     }

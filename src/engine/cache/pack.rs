@@ -21,6 +21,13 @@ use super::tags::{bounded, families};
 use crate::program::{Program, ProgramVersion};
 use helmdeck_artifacts::ArtifactStore;
 
+/// Cost of a run that is assumed until one is known, at most.
+const UNKNOWN_COST: Duration = Duration::from_secs(10);
+/// The part of a run's cost that a read of the store may take: 5 %.
+const READ_PART: u32 = 20;
+/// Limit of that time.
+const MAX_READ_BUDGET: Duration = Duration::from_secs(2);
+
 /// The cache, as one registered pack sees it.
 pub(crate) struct PackCache {
     pub(crate) hub: Arc<Hub>,
@@ -31,6 +38,8 @@ pub(crate) struct PackCache {
     contract: Arc<Contract>,
     /// The program behind the pack, whose digest is part of the contract; `None` if it is no file.
     pub(crate) program: Option<Arc<Program>>,
+    /// Duration of the last run, in microseconds; 0 = unknown.
+    cost: AtomicU64,
     /// The service that the pack's handler asks.
     pub(crate) upstream: Upstream,
     /// Number that identifies this registration.
@@ -74,7 +83,18 @@ impl PackCache {
         let counters = hub.counters.of(manifest.name.as_str());
         let stack = STACKS.fetch_add(1, Ordering::Relaxed);
         let contract = Contract::new(contract, program.as_ref().map(|program| program.at_start()));
-        Self { hub, artifacts, counters, secrets, contract: Arc::new(contract), program, upstream, stack, manifest }
+        Self {
+            hub,
+            artifacts,
+            counters,
+            secrets,
+            contract: Arc::new(contract),
+            program,
+            cost: AtomicU64::new(0),
+            upstream,
+            stack,
+            manifest,
+        }
     }
 
     /// Returns the manifest's cache section. A handle is only made when there is one.
@@ -149,6 +169,23 @@ impl PackCache {
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
         let location = Arc::new(Location { key, pack, version, namespace, tags: tags.into() });
         Ok(Located { location, contract, input, secrets })
+    }
+
+    /// Records the duration of a run.
+    pub(crate) fn took(&self, cost: Duration) {
+        self.cost.store(u64::try_from(cost.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns the time budget of a read of the store: a part of what a run costs, so that a slow store does not make a
+    /// dear handler run again.
+    ///
+    /// Before the first run that is not known, and its timeout says how dear it may be.
+    pub(crate) fn read_budget(&self) -> Duration {
+        let cost = match self.cost.load(Ordering::Relaxed) {
+            0 => self.manifest.timeout.min(UNKNOWN_COST),
+            micros => Duration::from_micros(micros),
+        };
+        self.hub.config.read_budget.max((cost / READ_PART).min(MAX_READ_BUDGET))
     }
 
     /// Returns the pack's upstream, asked with these credentials.

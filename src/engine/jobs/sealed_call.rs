@@ -36,6 +36,10 @@ struct CallHead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_stale_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    min_fresh_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stale_if_error_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
@@ -69,6 +73,8 @@ pub(super) fn write(call: &Call, version: Version, position: Option<&DeletePosit
         position: position.map(ToString::to_string),
         max_age_us: call.max_age.map(micros),
         max_stale_us: call.max_stale.map(micros),
+        min_fresh_us: call.min_fresh.map(micros),
+        stale_if_error_us: call.stale_if_error.map(micros),
         request_id: request.as_ref().map(ToString::to_string),
         traceparent: trace.as_ref().map(|trace| trace.context().to_string()),
         tracestate: trace.as_ref().and_then(|trace| trace.state().map(str::to_owned)),
@@ -112,6 +118,8 @@ fn read(job: &Job, bytes: Vec<u8>) -> Option<OpenedCall> {
     call.behind = head.behind || matches!(position, Some(Err(_)));
     call.max_age = head.max_age_us.map(Duration::from_micros);
     call.max_stale = head.max_stale_us.map(Duration::from_micros);
+    call.min_fresh = head.min_fresh_us.map(Duration::from_micros);
+    call.stale_if_error = head.stale_if_error_us.map(Duration::from_micros);
     call.correlation = Correlation {
         request_id: head.request_id.and_then(|id| RequestId::given(id.as_bytes())),
         trace: head.traceparent.and_then(|parent| Trace::received(&parent, head.tracestate.as_deref())),

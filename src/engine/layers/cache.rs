@@ -107,8 +107,10 @@ fn permit_directive(cache: &PackCache, directive: Directive) -> Result<()> {
 
 /// An age limit that makes a fresh answer anew is a refresh by another word.
 fn permit_age(cache: &PackCache, known: &Answer, call: &Call) -> Result<()> {
-    let any_age = Call { max_age: None, ..call.clone() };
-    if call.max_age.is_some() && cache.freshness(known, &any_age, cache.hub.clock.now()) == Freshness::Fresh {
+    let any_age = Call { max_age: None, min_fresh: None, ..call.clone() };
+    if (call.max_age.is_some() || call.min_fresh.is_some())
+        && cache.freshness(known, &any_age, cache.hub.clock.now()) == Freshness::Fresh
+    {
         permit_directive(cache, Directive::Refresh)?;
     }
     Ok(())

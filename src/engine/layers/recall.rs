@@ -80,8 +80,11 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Result<Outcom
     }
     let found = cache.hub.hot.recall(alias)?;
     let now = cache.hub.clock.now();
-    // Artifacts may be gone; `cache` checks that.
-    if !found.artifacts.is_empty() || cache.freshness(&found, call, now) != Freshness::Fresh {
+    // Artifacts may be gone, and an early renewal may be due: `cache` sees to that.
+    if !found.artifacts.is_empty()
+        || cache.freshness(&found, call, now) != Freshness::Fresh
+        || cache.is_near_its_end(&found, now)
+    {
         return None;
     }
     cache.counters.answered(CacheStatus::Hit);

@@ -418,3 +418,70 @@ async fn answer_that_is_not_kept_says_why() {
         assert_eq!(json.contains("\"kept\":false"), expected.is_some(), "{json}");
     }
 }
+
+#[tokio::test]
+async fn hot_answer_is_renewed_before_its_end() {
+    let service = Arc::new(Service::default());
+    let gate = Arc::new(Semaphore::new(0));
+    *service.slow.lock() = Some(Arc::clone(&gate));
+    let fixture = Arc::new(EngineFixture::open(vec![service.pack("t.a", "early = true")]).await);
+    // The run takes 3 s of the clock.
+    let first = tokio::spawn({
+        let fixture = Arc::clone(&fixture);
+        async move { fixture.run("t.a", "{}").await }
+    });
+    while service.requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    fixture.advance(3);
+    gate.add_permits(1);
+    assert_eq!(status(&first.await.unwrap()), CacheStatus::Miss);
+    fixture.advance(29);
+    for _ in 0..1000 {
+        assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Hit);
+    }
+    assert_eq!(service.requests(), 1, "31 s before its end there is time");
+    fixture.advance(30);
+    gate.add_permits(1);
+    // With 1 s left, a call renews it with a probability of 0.7.
+    for _ in 0..1000 {
+        assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Hit);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(service.requests(), 2);
+    fixture.advance(5);
+    assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Hit, "nobody waited for it");
+}
+
+#[tokio::test]
+async fn caller_may_ask_for_freshness_and_take_stale_answers_after_a_failure() {
+    let service = Arc::new(Service::default());
+    let fixture =
+        EngineFixture::open(vec![service.pack("t.a", "stale_while_revalidate = \"0s\"\nrevalidate = true")]).await;
+    fixture.run("t.a", "{}").await;
+    fixture.advance(50);
+    let with =
+        |min_fresh: u64| helmdeck_core::Call { min_fresh: Some(Duration::from_secs(min_fresh)), ..call("t.a", "{}") };
+    assert_eq!(status(&fixture.call(with(10)).await.unwrap()), CacheStatus::Hit);
+    assert_eq!(status(&fixture.call(with(11)).await.unwrap()), CacheStatus::Revalidated);
+    fixture.settle().await;
+    fixture.advance(61);
+    service.fails(failed());
+    let covered =
+        |seconds: u64| helmdeck_core::Call { stale_if_error: Some(Duration::from_secs(seconds)), ..call("t.a", "{}") };
+    assert_eq!(status(&fixture.call(covered(60)).await.unwrap()), CacheStatus::Stale);
+    assert_eq!(fixture.call(call("t.a", "{}")).await.unwrap_err().code(), Code::HandlerFailed);
+}
+
+#[tokio::test]
+async fn jittered_answers_do_not_end_together() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", "ttl_jitter = 0.5")]).await;
+    let mut ttls = std::collections::BTreeSet::new();
+    for n in 0..50 {
+        let ttl = info(&fixture.run("t.a", &format!("{{\"x\":{n}}}")).await).ttl;
+        assert!((Duration::from_secs(30)..=Duration::from_secs(60)).contains(&ttl), "{ttl:?}");
+        ttls.insert(ttl);
+    }
+    assert!(ttls.len() > 25, "{ttls:?}");
+}

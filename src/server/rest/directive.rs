@@ -1,4 +1,4 @@
-//! The request's `Cache-Control` (RFC 9111, section 5.2.1) as the engine's cache directive.
+//! The request's `Cache-Control` (RFC 9111, section 5.2.1; RFC 5861, section 4) as the engine's cache directive.
 //!
 //! Without both gates open the engine ignores it, so it is parsed leniently: unknown directives change nothing.
 
@@ -60,6 +60,12 @@ impl CacheControl {
         } else if is("max-stale") {
             let wanted = argument.map_or(LONGEST, seconds);
             call.max_stale = Some(call.max_stale.map_or(wanted, |before| before.min(wanted)));
+        } else if is("min-fresh") {
+            let wanted = argument.map_or(Duration::ZERO, seconds);
+            call.min_fresh = Some(call.min_fresh.map_or(wanted, |before| before.max(wanted)));
+        } else if is("stale-if-error") {
+            let wanted = argument.map_or(Duration::ZERO, seconds);
+            call.stale_if_error = Some(call.stale_if_error.map_or(wanted, |before| before.min(wanted)));
         }
     }
 }
@@ -118,6 +124,17 @@ mod tests {
         assert_eq!(read(&["max-age=0, max-age=100"]).1, Some(0));
         assert_eq!(read(&["max-age=100", "max-age=0"]).1, Some(0));
         assert_eq!(read(&["max-stale=5, max-stale"]).2, Some(5));
+    }
+
+    #[test]
+    fn freshness_and_failures_are_read_too() {
+        let mut headers = HeaderMap::new();
+        headers.append(CACHE_CONTROL, "min-fresh=5, stale-if-error=60".parse().unwrap());
+        headers.append(CACHE_CONTROL, "min-fresh=9, stale-if-error=30".parse().unwrap());
+        let mut call = Call::new(PackName::new("a.b").unwrap(), "{}", Arc::new(Identity::local()));
+        apply(&headers, &mut call);
+        let expected = (Some(Duration::from_secs(9)), Some(Duration::from_secs(30)));
+        assert_eq!((call.min_fresh, call.stale_if_error), expected);
     }
 
     #[test]

@@ -57,7 +57,17 @@ pub(super) fn start<S: InnerService>(
         match cache.freshness(found, &call, cache.hub.clock.now()) {
             Freshness::Fresh => {
                 remember(&cache, &mut call, found);
-                return answer(serve(&cache, found, CacheStatus::Hit, Why::default()));
+                let outcome = serve(&cache, found, CacheStatus::Hit, Why::default());
+                let now = cache.hub.clock.now();
+                if call.directive == Directive::Default
+                    && cache.renews_early(found, now)
+                    && cache.held_back(&located, now).is_none()
+                {
+                    let known = Some(Arc::clone(found));
+                    let located = Arc::new(located);
+                    Lookup { cache, inner, call, located, known, missed: None, looked: true }.renew();
+                }
+                return answer(outcome);
             }
             Freshness::StaleAllowed => {
                 return answer(serve(&cache, found, CacheStatus::Stale, Why::default()));
@@ -94,7 +104,12 @@ impl<S: InnerService> Lookup<S> {
         let epoch = cache.hub.hot.epoch();
         let found = match known {
             Some(known) => Some(known),
-            None => cache.hub.read_traced(&located, call.correlation.trace.as_ref()).await.ok().map(Arc::new),
+            None => cache
+                .hub
+                .read_traced(&located, cache.read_budget(), call.correlation.trace.as_ref())
+                .await
+                .ok()
+                .map(Arc::new),
         };
         let found = found.ok_or_else(nothing_cached)?;
         let status = match cache.freshness(&found, &call, cache.hub.clock.now()) {
@@ -121,7 +136,7 @@ impl<S: InnerService> Lookup<S> {
         let flight = FlightKey { key: self.located.location.key, purpose };
         // The caller reads the store itself first, because a hit needs no flight, which would cost another task. It
         // also reads before a wait, so that there is an answer to fall back on.
-        let falls_back = self.known.is_none() && cache.covers_errors();
+        let falls_back = self.known.is_none() && !cache.covers_for(&self.call).is_zero();
         if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_in_flight(flight)) {
             let epoch = cache.hub.hot.epoch();
             if let Some((found, how)) = self.look().await {
@@ -182,8 +197,11 @@ impl<S: InnerService> Lookup<S> {
         self.looked = true;
         let cache = &self.cache;
         let trace = self.call.correlation.trace.as_ref();
-        let found = match cache.hub.read_traced(&self.located, trace).await {
-            Ok(found) => Arc::new(found),
+        let found = match cache.hub.read_traced(&self.located, cache.read_budget(), trace).await {
+            Ok(found) => {
+                cache.took(found.cost);
+                Arc::new(found)
+            }
             Err(missed) => {
                 self.missed = self.missed.or(missed);
                 return None;
@@ -212,11 +230,13 @@ impl<S: InnerService> Lookup<S> {
         let location = Arc::clone(&self.located.location);
         let sink = self.call.progress.clone();
         let recheck = {
-            let (cache, call, key) = (Arc::clone(&self.cache), self.call.clone(), location.key);
+            let (cache, call, key, known) =
+                (Arc::clone(&self.cache), self.call.clone(), location.key, self.known.clone());
             move || {
                 let found = cache.hub.hot.get(&key).filter(|found| found.artifacts.is_empty())?;
                 let fresh = cache.freshness(&found, &call, cache.hub.clock.now()) == Freshness::Fresh;
-                (purpose != Purpose::Refresh && fresh).then_some(found)
+                let newer = known.as_ref().is_none_or(|known| found.made_at > known.made_at);
+                (purpose != Purpose::Refresh && fresh && (newer || purpose == Purpose::Answer)).then_some(found)
             }
         };
         let flights = Arc::clone(&hub.flights);
@@ -261,10 +281,15 @@ impl<S: InnerService> Lookup<S> {
         let cache = Arc::clone(&self.cache);
         let retry_after = cache.held_back(&self.located, cache.hub.clock.now());
         if retry_after.is_none() && self.call.directive != Directive::OnlyIfCached {
-            drop(self.join(Purpose::Renew));
+            self.renew();
         }
         let why = Why { reason: retry_after.map(|_| "upstream_backoff"), retry_after, not_kept: None };
         serve(&cache, found, CacheStatus::Stale, why)
+    }
+
+    /// Renews the known answer in the background, once per key.
+    fn renew(self) {
+        drop(self.join(Purpose::Renew));
     }
 
     /// Returns the stored answer that covers a slow or failing handler, if its files are still there.

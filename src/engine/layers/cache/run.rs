@@ -101,6 +101,9 @@ async fn answer<S: InnerService>(
     let started = clock.monotonic();
     let result = inner.oneshot(call).await;
     let (cost, now) = (clock.monotonic().saturating_sub(started), clock.now());
+    if result.is_ok() {
+        cache.took(cost);
+    }
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
             let answer = cache.renewed_answer(&known, outcome.remark, now)?;
