@@ -109,7 +109,7 @@ impl PackCache {
     /// Returns whether an answer is so near its end that this call renews it, while it is served.
     ///
     /// The dearer an answer, the sooner: an answer is renewed once, as a rule, before it expires for all its callers
-    /// (XFetch: Vattani, Chierichetti, Lowenstein, "Optimal Probabilistic Cache Stampede Prevention", 2015).
+    /// (`XFetch`: Vattani, Chierichetti, Lowenstein, "Optimal Probabilistic Cache Stampede Prevention", 2015).
     pub(crate) fn renews_early(&self, answer: &Answer, now: Timestamp) -> bool {
         self.is_near_its_end(answer, now) && {
             let random = (random_u64() >> 11) as f64 / (1u64 << 53) as f64;
