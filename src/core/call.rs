@@ -56,6 +56,8 @@ pub struct Call {
     pub min_fresh: Option<Duration>,
     /// How stale an answer may be that covers a failure (`stale-if-error` of RFC 5861), besides what the pack allows.
     pub stale_if_error: Option<Duration>,
+    /// Whether the caller is an administrator, who may have any fresh answer made anew ([`Directive::Refresh`]).
+    pub administrator: bool,
     /// This process may not know of every delete that the caller knows of: no cached answer is used.
     pub behind: bool,
     /// Receiver of progress reports.
@@ -86,6 +88,7 @@ impl Call {
             max_stale: None,
             min_fresh: None,
             stale_if_error: None,
+            administrator: false,
             behind: false,
             progress: None,
             deadline: None,

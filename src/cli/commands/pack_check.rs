@@ -159,6 +159,7 @@ async fn examples(setup: &Setup, engine: &Engine, pack: &PackInfo, run: bool) ->
         let mut call = Call::new(pack.name.clone(), text, Arc::new(Identity::local()));
         call.version = Some(pack.version);
         call.directive = Directive::Bypass;
+        call.administrator = true;
         match engine.call(call).await {
             Err(error) => fail(format!("the run failed: {error}")),
             Ok(outcome) => {

@@ -96,6 +96,7 @@ async fn call_and_print(
     }
     let progress = Arc::new(Progress::of_call(setup.output, pack.asynchronous));
     call.directive = arguments.directive();
+    call.administrator = true;
     call.max_age = arguments.max_age;
     call.max_stale = arguments.max_stale;
     call.deadline = arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -37,6 +37,12 @@ fn generate() -> Json {
                         "additionalProperties": {"type": "array", "items": {"enum": directives}},
                     })
                 }
+                [.., last] if last == "min_age" => {
+                    json!({
+                        "propertyNames": {"enum": ["caller", "session", "shared"]},
+                        "additionalProperties": {"type": "string"},
+                    })
+                }
                 [first, kind] if first == "forge" => {
                     let text = json!({"type": "string"});
                     let (required, properties) = match kind.as_str() {

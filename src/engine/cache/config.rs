@@ -51,7 +51,17 @@ pub struct CacheConfig {
     pub counters_interval: Duration,
     /// Directives that callers may not use, per scope: `{ shared = ["bypass", "refresh"] }`. Default none.
     pub forbid_directives: BTreeMap<Scope, Vec<String>>,
+    /// Age from which callers may have a fresh answer made anew, per scope: `{ shared = "10s" }`.
+    ///
+    /// A younger one is served, whatever the caller asks for. Administrators may always. Default: for `shared` none while
+    /// it is fresh, for other scopes every one.
+    pub min_age: BTreeMap<Scope, MinAge>,
 }
+
+/// Age of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MinAge(#[serde(with = "text")] pub Duration);
 
 impl Default for CacheConfig {
     fn default() -> Self {
@@ -67,6 +77,7 @@ impl Default for CacheConfig {
             watch_interval: Duration::from_millis(100),
             counters_interval: Duration::from_secs(5),
             forbid_directives: BTreeMap::new(),
+            min_age: BTreeMap::new(),
         }
     }
 }

@@ -37,6 +37,8 @@ struct CallHead {
     max_stale_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min_fresh_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    administrator: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stale_if_error_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +76,7 @@ pub(super) fn write(call: &Call, version: Version, position: Option<&DeletePosit
         max_age_us: call.max_age.map(micros),
         max_stale_us: call.max_stale.map(micros),
         min_fresh_us: call.min_fresh.map(micros),
+        administrator: call.administrator,
         stale_if_error_us: call.stale_if_error.map(micros),
         request_id: request.as_ref().map(ToString::to_string),
         traceparent: trace.as_ref().map(|trace| trace.context().to_string()),
@@ -119,6 +122,7 @@ fn read(job: &Job, bytes: Vec<u8>) -> Option<OpenedCall> {
     call.max_age = head.max_age_us.map(Duration::from_micros);
     call.max_stale = head.max_stale_us.map(Duration::from_micros);
     call.min_fresh = head.min_fresh_us.map(Duration::from_micros);
+    call.administrator = head.administrator;
     call.stale_if_error = head.stale_if_error_us.map(Duration::from_micros);
     call.correlation = Correlation {
         request_id: head.request_id.and_then(|id| RequestId::given(id.as_bytes())),

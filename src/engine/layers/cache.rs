@@ -14,8 +14,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::Either;
+use helmdeck_core::manifest::Scope;
 use helmdeck_core::{Call, Code, Directive, Error, Outcome, Result};
 use tower::{Layer, Service};
 
@@ -67,11 +69,12 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> Self::Future {
         let cache = Arc::clone(&self.cache);
         if let Err(error) = permit(&cache, &call) {
             return answer(Err(error));
         }
+        keep_min_age(&cache, &mut call);
         match cache.fixed_contract() {
             Some(contract) => lookup::start(cache, self.inner.clone(), call, contract),
             // The files of a program are read off the runtime.
@@ -103,6 +106,30 @@ fn permit_directive(cache: &PackCache, directive: Directive) -> Result<()> {
         return Err(Error::new(Code::Forbidden, message));
     }
     Ok(())
+}
+
+/// Changes what a call asks for to what the operator allows: only an administrator has a young answer made anew.
+///
+/// The rule is about the effect, so it holds for every directive and age.
+fn keep_min_age(cache: &PackCache, call: &mut Call) {
+    if call.administrator {
+        return;
+    }
+    let Some(scope) = cache.manifest.cache().map(|spec| spec.scope) else { return };
+    let min_age = match cache.hub.config.min_age.get(&scope) {
+        Some(min_age) => min_age.0,
+        None if scope == Scope::Shared => Duration::MAX,
+        None => Duration::ZERO,
+    };
+    if min_age.is_zero() {
+        return;
+    }
+    if matches!(call.directive, Directive::Refresh | Directive::Bypass) {
+        call.directive = Directive::Default;
+        call.max_age = Some(Duration::ZERO);
+    }
+    call.max_age = call.max_age.map(|age| age.max(min_age));
+    call.min_fresh = None;
 }
 
 /// An age limit that makes a fresh answer anew is a refresh by another word.

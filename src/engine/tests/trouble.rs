@@ -485,3 +485,45 @@ async fn jittered_answers_do_not_end_together() {
     }
     assert!(ttls.len() > 25, "{ttls:?}");
 }
+
+#[tokio::test]
+async fn young_shared_answer_is_made_anew_for_administrators_only() {
+    use helmdeck_core::manifest::Scope;
+    use helmdeck_engine::{CacheConfig, Config, MinAge};
+    let asking = |ask: usize, administrator| {
+        let mut call = call("t.a", "{}");
+        call.administrator = administrator;
+        match ask {
+            0 => call.directive = Directive::Refresh,
+            1 => call.directive = Directive::Bypass,
+            2 => call.max_age = Some(Duration::ZERO),
+            _ => call.min_fresh = Some(Duration::from_secs(3600)),
+        }
+        call
+    };
+    for (scope, min_age) in [("shared", None), ("shared", Some(10)), ("caller", Some(10)), ("caller", None)] {
+        let service = Arc::new(Service::default());
+        let kind = if scope == "shared" { Scope::Shared } else { Scope::Caller };
+        let min_ages = min_age.map(|seconds| (kind, MinAge(Duration::from_secs(seconds))));
+        let cache = CacheConfig { min_age: min_ages.into_iter().collect(), ..patient().cache };
+        let pack = service.pack("t.a", &format!("scope = \"{scope}\""));
+        let fixture = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
+        for ask in 0..4 {
+            fixture.call(asking(0, true)).await.unwrap();
+            fixture.advance(5);
+            let before = service.requests();
+            let outcome = fixture.call(asking(ask, false)).await.unwrap();
+            let kept = scope == "shared" || min_age.is_some();
+            assert_eq!(service.requests() == before, kept, "{scope} {min_age:?} {ask}: {:?}", status(&outcome));
+            fixture.advance(1);
+            fixture.call(asking(ask, true)).await.unwrap();
+            assert_eq!(service.requests(), before + 1 + usize::from(!kept), "{scope} {min_age:?} {ask}");
+        }
+        fixture.call(asking(0, true)).await.unwrap();
+        fixture.advance(11);
+        let before = service.requests();
+        fixture.call(asking(0, false)).await.unwrap();
+        let anew = min_age.is_some() || scope == "caller";
+        assert_eq!(service.requests() - before, usize::from(anew), "{scope} {min_age:?}");
+    }
+}

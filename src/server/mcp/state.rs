@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use helmdeck_core::text;
-use helmdeck_core::{Call, Caller, Code, Correlation, Error, PackName, Tracer};
+use helmdeck_core::{Call, Caller, Code, Correlation, Error, PackName, Permission, Tracer};
 use helmdeck_engine::Engine;
 use rmcp::model::{ErrorCode, ErrorData, Extensions};
 use serde_json::Value;
@@ -157,6 +157,7 @@ impl McpState {
         };
         let mut call = Call::new(entry.pack.clone(), arguments, Arc::clone(&caller.identity));
         call.correlation = Correlation::current();
+        call.administrator = caller.permissions.allow(&Permission::Admin);
         call.deadline = Instant::now().checked_add(self.deadline);
         wish.apply(&mut call);
         call

@@ -41,6 +41,7 @@ impl CallRequest {
         let input = body::read(&parts.headers, body, limit, timeout, parts.extensions.get()).await?;
         let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, Arc::clone(&caller.identity));
         call.version = version;
+        call.administrator = caller.permissions.allow(&Permission::Admin);
         call.correlation = Correlation::current();
         directive::apply(&parts.headers, &mut call);
         call.behind = parts.extensions.get::<Behind>().is_some();
