@@ -173,7 +173,7 @@ impl PackCache {
 
     /// Records the duration of a run.
     pub(crate) fn took(&self, cost: Duration) {
-        self.cost.store(u64::try_from(cost.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.cost.store(u64::try_from(cost.as_micros()).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
     }
 
     /// Returns the time budget of a read of the store: a part of what a run costs, so that a slow store does not make a
