@@ -1,6 +1,7 @@
 //! An ssh agent with one key, for the time that a repository is used. The key is passed through pipes.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,7 +82,8 @@ impl Agent {
 
     async fn come_up(&self) -> Result<()> {
         let waiting = async {
-            while !self.socket.exists() {
+            // The file is there before anybody listens.
+            while UnixStream::connect(&self.socket).is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
