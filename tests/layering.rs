@@ -262,6 +262,7 @@ const CONNECTING: &[&str] = &[
 /// operator alone names what it connects to.
 const MAY_CONNECT: &[(&str, &[&str], &str)] = &[
     ("packs/github/client.rs", &["OctocrabBuilder"], "around a client of the guard"),
+    ("packs/repo/git/agent.rs", &["UnixStream"], "to the socket of the agent that it started"),
     ("src/artifacts/s3.rs", &["AmazonS3Builder", "HttpConnector"], "its connector is a client of the guard"),
     ("src/cli/commands/connect.rs", &["TcpStream"], "to this program's own proxy, which asks the guard"),
     (
