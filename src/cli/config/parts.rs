@@ -236,6 +236,7 @@ pub(crate) struct GitHub {
     /// The API's address.
     pub(crate) base_url: url::Url,
     /// Requests of a quota that cached packs leave for other uses.
+    #[cfg_attr(not(feature = "github"), expect(dead_code, reason = "settings are checked in every build"))]
     pub(crate) keep_quota: u64,
 }
 
