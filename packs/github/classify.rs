@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use helmdeck_core::text::excerpt;
+use helmdeck_core::upstream::retry_after;
 use helmdeck_core::{Code, Error, Quota, Timestamp};
 use http::StatusCode;
 use serde::Deserialize;
@@ -98,7 +99,7 @@ pub(super) fn classify(received: &Received, target: &Target, with_token: bool, n
         status => {
             let error = Error::new(Code::HandlerFailed, format!("GitHub answered {} for {path}", status.as_u16()));
             let error = if status == StatusCode::SERVICE_UNAVAILABLE { error.of_upstream() } else { error };
-            match seconds(received, "retry-after") {
+            match wait(received) {
                 Some(wait) => error.with_retry_after(wait),
                 None => error,
             }
@@ -118,12 +119,11 @@ fn limited(received: &Received, body: &Body, now: Timestamp) -> Option<(Duration
         return None;
     }
     let used_up = received.header("x-ratelimit-remaining").map(str::trim) == Some("0");
-    if let Some(wait) = seconds(received, "retry-after") {
+    if let Some(wait) = wait(received) {
         return Some((wait, if used_up { Limit::Primary } else { Limit::Secondary }));
     }
     if used_up {
-        let reset = received.header("x-ratelimit-reset").and_then(|text| text.trim().parse::<i64>().ok());
-        let wait = reset.map_or(DEFAULT_WAIT, |reset| Timestamp(reset.saturating_mul(1_000_000)).since(now));
+        let wait = quota(received, now).map_or(DEFAULT_WAIT, |quota| quota.reset);
         return Some((wait.clamp(Duration::from_secs(1), MAX_WAIT), Limit::Primary));
     }
     let page = &body.documentation_url;
@@ -133,13 +133,12 @@ fn limited(received: &Received, body: &Body, now: Timestamp) -> Option<(Duration
 
 /// Returns what is left of the quota, if the answer says so.
 pub(super) fn quota(received: &Received, now: Timestamp) -> Option<Quota> {
-    let number = |name| received.header(name)?.trim().parse::<i64>().ok();
-    let reset = Timestamp(number("x-ratelimit-reset")?.saturating_mul(1_000_000)).since(now);
-    Some(Quota { remaining: number("x-ratelimit-remaining")?.try_into().ok()?, reset })
+    Quota::read(|name| received.header(name), now)
 }
 
-fn seconds(received: &Received, name: &str) -> Option<Duration> {
-    let wait = Duration::from_secs(received.header(name)?.trim().parse().ok()?);
+/// Returns the wait that GitHub asks for, if it does.
+fn wait(received: &Received) -> Option<Duration> {
+    let wait = retry_after(|name| received.header(name))?;
     Some(wait.clamp(Duration::from_secs(1), MAX_WAIT))
 }
 

@@ -8,22 +8,18 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/need.sh
 source scripts/need.sh
-varnish() { PATH="$PATH:/usr/sbin" varnishd "$@"; }
+# shellcheck source=src/bench/race_tools.sh
+source src/bench/race_tools.sh
 wrk_runs() { command -v wrk; }
 need "varnish -V" varnish
 need wrk_runs wrk
-need "python3 -m venv --help" python3-venv
 program="${1:-}"
 if [[ -z "$program" ]]; then
     cargo build --release -p helmdeck -p helmdeck-bench
     program="${CARGO_TARGET_DIR:-target}/release/helmdeck"
 fi
 program="$(realpath "$program")"
-venv="$cache/race"
-if [[ ! -x "$venv/bin/python" ]]; then
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet 'fastmcp==4.1.2' 'py-key-value-aio[disk,memory]' cryptography
-fi
+python="$(fastmcp_python)"
 folder="$(mktemp -d)"
 pids=()
 finish() {
@@ -137,4 +133,4 @@ for connections in ${CONNECTIONS:-1 16 64}; do
 done
 kill "${pids[@]}" 2>/dev/null || true
 if [[ -x "$bench" ]]; then "$bench" hit cold || true; fi
-"$venv/bin/python" src/bench/race_fastmcp.py
+"$python" src/bench/race_fastmcp.py

@@ -7,22 +7,18 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/need.sh
 source scripts/need.sh
-varnish() { PATH="$PATH:/usr/sbin" varnishd "$@"; }
+# shellcheck source=src/bench/race_tools.sh
+source src/bench/race_tools.sh
 saint_mode() { test -e /usr/lib/*/varnish/vmods/libvmod_saintmode.so; }
 need "varnish -V" varnish
 need saint_mode varnish-modules
-need "python3 -m venv --help" python3-venv
 program="${1:-}"
 if [[ -z "$program" ]]; then
     cargo build --release -p helmdeck
     program="${CARGO_TARGET_DIR:-target}/release/helmdeck"
 fi
 program="$(realpath "$program")"
-venv="$cache/race"
-if [[ ! -x "$venv/bin/python" ]]; then
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet 'fastmcp==4.1.2' 'py-key-value-aio[disk,memory]' cryptography
-fi
+python="$(fastmcp_python)"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
-PATH="$PATH:/usr/sbin" "$venv/bin/python" src/bench/trouble.py "$program" "$folder"
+PATH="$PATH:/usr/sbin" "$python" src/bench/trouble.py "$program" "$folder"

@@ -1,7 +1,6 @@
 //! Handlers of packs, and their replies.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -9,6 +8,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::error::{Code, Error, Result};
 use crate::json::Json;
+use crate::upstream::{Quota, Upstream};
 
 /// Answer of a handler.
 ///
@@ -35,24 +35,6 @@ pub struct Reply {
     pub quota: Option<Quota>,
     /// The handler must confirm the stored answer before each use.
     pub confirm_always: bool,
-}
-
-/// What is left of a quota of another service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
-    /// Number of requests.
-    pub remaining: u64,
-    /// Time until the quota is full again.
-    pub reset: Duration,
-}
-
-/// The service that a handler asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upstream {
-    /// Its name: handlers of the same name and credential share its limits. A host, for example.
-    pub name: String,
-    /// Number of requests of its quota that are left for other uses.
-    pub keep_quota: u64,
 }
 
 impl Reply {

@@ -34,6 +34,7 @@ pub mod suggest;
 pub mod template;
 pub mod text;
 pub mod trace;
+pub mod upstream;
 #[cfg(any(test, feature = "testing"))]
 pub mod waiting;
 
@@ -43,7 +44,7 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use context::{ArtifactRef, Context};
 pub use correlation::{Correlation, RequestId};
 pub use error::{Code, Error, Fault, Result};
-pub use handler::{Builtin, Check, Handler, Need, Quota, Reply, Upstream};
+pub use handler::{Builtin, Check, Handler, Need, Reply};
 pub use hex::{hex, hex_digits};
 pub use identity::Identity;
 pub use ids::{PackName, RunId, Version};
@@ -56,3 +57,4 @@ pub use outcome::{CacheInfo, CacheStatus, NotKept, Outcome};
 pub use schema::Schema;
 pub use secrets::Secret;
 pub use trace::{Span, Trace, Tracer};
+pub use upstream::{Quota, Upstream};

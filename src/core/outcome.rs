@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::handler::Quota;
 use crate::secrets::Grant;
+use crate::upstream::Quota;
 use crate::{Json, PackName, Timestamp, Version};
 
 /// Cache status of an answer.

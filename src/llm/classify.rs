@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use helmdeck_core::text::excerpt;
+use helmdeck_core::upstream::retry_after;
 use helmdeck_core::{Code, Error};
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -67,7 +68,7 @@ pub(crate) fn classify(endpoint: &Endpoint, status: StatusCode, headers: &Header
         StatusCode::PAYMENT_REQUIRED => no_money(host),
         StatusCode::TOO_MANY_REQUESTS if problem.is(NO_MONEY) => no_money(host),
         StatusCode::TOO_MANY_REQUESTS => {
-            let wait = retry_after(headers).unwrap_or(DEFAULT_WAIT);
+            let wait = asked_wait(headers).unwrap_or(DEFAULT_WAIT);
             Error::new(Code::RateLimited, format!("the rate limit at {host} is used up")).with_retry_after(wait)
         }
         StatusCode::NOT_FOUND => {
@@ -88,7 +89,7 @@ pub(crate) fn classify(endpoint: &Endpoint, status: StatusCode, headers: &Header
         }
         _ => {
             let error = Error::new(Code::HandlerFailed, format!("{host} answered {status_number}"));
-            match retry_after(headers) {
+            match asked_wait(headers) {
                 Some(wait) => error.with_retry_after(wait),
                 None => error,
             }
@@ -112,15 +113,15 @@ fn no_money(host: &str) -> Error {
     Error::new(Code::CredentialInvalid, format!("the account at {host} has no credit left"))
 }
 
-/// Returns how long the endpoint asks to wait.
-///
-/// It reads whole seconds (RFC 9110 section 10.2.3) or milliseconds in a header of OpenAI's. A date is not read,
-/// because the clocks may differ.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |value: &reqwest::header::HeaderValue| value.to_str().ok()?.trim().parse::<f64>().ok();
-    let millis = headers.get("retry-after-ms").and_then(number).map(|millis| millis / 1000.0);
-    let seconds = millis.or_else(|| headers.get(RETRY_AFTER).and_then(number))?;
-    (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(MAX_WAIT.as_secs_f64())))
+/// Returns how long the endpoint asks to wait: in milliseconds in a header of OpenAI's, or as HTTP has it.
+fn asked_wait(headers: &HeaderMap) -> Option<Duration> {
+    let header = |name: &str| headers.get(name)?.to_str().ok();
+    let millis = header("retry-after-ms").and_then(|millis| millis.trim().parse::<f64>().ok());
+    let wait = match millis {
+        Some(millis) => Duration::try_from_secs_f64(millis / 1000.0).ok(),
+        None => retry_after(header),
+    };
+    wait.map(|wait| wait.min(MAX_WAIT))
 }
 
 /// Returns the endpoint's own words, fit for a message.

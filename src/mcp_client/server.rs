@@ -76,10 +76,10 @@ pub enum Discovery {
     Listed,
 }
 
-/// Guard of a call that waits for a connection.
-pub(crate) struct Waiting<'a>(&'a Server);
+/// A call that waits for a connection.
+pub(crate) struct ConnectionWaiter<'a>(&'a Server);
 
-impl Drop for Waiting<'_> {
+impl Drop for ConnectionWaiter<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
@@ -158,9 +158,9 @@ impl Server {
     }
 
     /// Keeps every new connection from being stopped as idle, for a call that waits for one.
-    pub(crate) fn wait(&self) -> Waiting<'_> {
+    pub(crate) fn wait(&self) -> ConnectionWaiter<'_> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting(self)
+        ConnectionWaiter(self)
     }
 
     /// Returns its state in one word, and the reason if it is not up.

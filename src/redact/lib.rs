@@ -34,6 +34,12 @@ fn without<'a>(bytes: &'a [u8], needles: &[Needle]) -> Cow<'a, [u8]> {
     clean
 }
 
+/// Returns whether something was redacted in a text.
+#[must_use]
+pub fn is_redacted(text: &str) -> bool {
+    text.as_bytes().windows(MARK.len()).any(|part| part == MARK)
+}
+
 /// Redacts secrets in a text.
 pub fn text<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     match bytes(text.as_bytes(), secrets) {

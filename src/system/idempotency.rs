@@ -120,14 +120,14 @@ impl System {
         self.driver().mark_key(name(SESSIONS, id), expires_at.saturating_add(CLOCKS_DIFFER)).await
     }
 
-    /// Records that an upstream is not asked again before `until`; `until` in the past ends that.
+    /// Records that something is not asked again before `until`: an upstream, or for one answer.
     ///
-    /// `target` is a digest of what is not asked.
+    /// `key` is a digest of what is not asked.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn back_off(&self, target: &str, until: Timestamp) -> Result<()> {
-        self.driver().mark_key(name(BACKOFFS, target), until).await
+    pub async fn back_off(&self, key: &str, until: Timestamp) -> Result<()> {
+        self.driver().mark_key(name(BACKOFFS, key), until).await
     }
 
     /// Returns what is not asked now, and until when ([`System::back_off`]).

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use helmdeck_core::Tracer;
 use helmdeck_core::trace::{Recorder, SpanRecord};
+use helmdeck_core::upstream::retry_after;
 use helmdeck_egress::Egress;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -273,7 +274,7 @@ impl Worker {
         if status.is_success() {
             return Ok(());
         }
-        let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+        let after = retry_after(|name| response.headers().get(name)?.to_str().ok());
         let passing = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS
@@ -281,6 +282,6 @@ impl Worker {
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT
         );
-        Err((format!("it answered {status}"), passing.then(|| after.map(Duration::from_secs))))
+        Err((format!("it answered {status}"), passing.then_some(after)))
     }
 }

@@ -119,7 +119,7 @@ impl Received {
 
     /// Returns the wait of `Retry-After`, at most 300 s.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        let wait = Duration::from_secs(self.number("retry-after")?);
+        let wait = helmdeck_core::upstream::retry_after(|name| self.header(name))?;
         Some(wait.clamp(Duration::from_secs(1), MAX_WAIT))
     }
 }

@@ -26,20 +26,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Interval of reads from the system database, and the time budget of a read or write.
 const SHARE_EVERY: Duration = Duration::from_secs(1);
+/// Reason of what is not asked because the upstream is in trouble.
+pub(crate) const UPSTREAM_BACKOFF: &str = "upstream_backoff";
 /// Number of waits at which those that are over are dropped.
 const MAX_WAITS: usize = 10_000;
 
 /// What is not asked: an answer, or an upstream with a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Target(pub(crate) u128);
+pub(crate) struct BackoffKey(pub(crate) u128);
 
-impl Target {
-    /// Returns the target of an answer.
+impl BackoffKey {
+    /// Returns the key of an answer.
     pub(crate) fn answer(key: &Key) -> Self {
         Self::from_digest(&key.0)
     }
 
-    /// Returns the target of an upstream, asked with these credentials.
+    /// Returns the key of an upstream, asked with these credentials.
     pub(crate) fn upstream(name: &str, grants: &[Grant]) -> Self {
         let mut framed = Framed::new("helmdeck/upstream").text(name);
         for grant in grants {
@@ -49,7 +51,7 @@ impl Target {
     }
 
     fn from_digest(digest: &[u8; 32]) -> Self {
-        Self(digest[..16].iter().fold(0, |target, byte| target << 8 | u128::from(*byte)))
+        Self(digest[..16].iter().fold(0, |key, byte| key << 8 | u128::from(*byte)))
     }
 
     /// Returns its name in the system database.
@@ -59,7 +61,7 @@ impl Target {
 }
 
 /// A wait.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Wait {
     until: Timestamp,
     /// A clock that shows an earlier time was set back, which ends the wait.
@@ -68,8 +70,6 @@ struct Wait {
     failures: u32,
     /// Whether a call asks right now.
     probed: bool,
-    /// Whether the system database has it.
-    shared: bool,
 }
 
 impl Wait {
@@ -83,9 +83,9 @@ impl Wait {
 /// All waits of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Backoffs {
-    waits: Mutex<HashMap<Target, Wait>>,
+    waits: Mutex<HashMap<BackoffKey, Wait>>,
     /// What is left of quotas, and when each is full again.
-    quotas: Mutex<HashMap<Target, (u64, Timestamp)>>,
+    quotas: Mutex<HashMap<BackoffKey, (u64, Timestamp)>>,
     /// Monotonic time of the last read of the system database.
     read_at: Mutex<Option<Duration>>,
 }
@@ -115,35 +115,34 @@ impl Backoffs {
         self.waits.lock().is_empty()
     }
 
-    /// Returns how long any of the targets is not asked.
-    pub(crate) fn left(&self, targets: &[Target], now: Timestamp) -> Option<Duration> {
-        let waits = self.waits.lock();
-        targets.iter().filter_map(|target| waits.get(target)?.left(now)).max()
+    /// Returns how long any of the keys is not asked.
+    pub(crate) fn left(&self, keys: &[BackoffKey], now: Timestamp) -> Option<Duration> {
+        left(&self.waits.lock(), keys, now)
     }
 
-    /// Begins to ask; the wait if any of the targets is not asked now.
-    pub(crate) fn ask(self: &Arc<Self>, targets: &[Target], now: Timestamp) -> Result<Attempt, Duration> {
+    /// Begins to ask; the wait if any of the keys is not asked now.
+    pub(crate) fn ask(self: &Arc<Self>, keys: &[BackoffKey], now: Timestamp) -> Result<AskPermit, Duration> {
         let mut waits = self.waits.lock();
-        if let Some(left) = targets.iter().filter_map(|target| waits.get(target)?.left(now)).max() {
+        if let Some(left) = left(&waits, keys, now) {
             return Err(left);
         }
         let mut probes = Vec::new();
-        for target in targets {
-            if let Some(wait) = waits.get_mut(target) {
+        for key in keys {
+            if let Some(wait) = waits.get_mut(key) {
                 wait.probed = true;
-                probes.push(*target);
+                probes.push(*key);
             }
         }
-        Ok(Attempt { backoffs: Arc::clone(self), probes })
+        Ok(AskPermit { backoffs: Arc::clone(self), probes })
     }
 
     /// Notes what is left of a quota.
-    pub(crate) fn note_quota(&self, upstream: Target, quota: Quota, now: Timestamp) {
+    pub(crate) fn note_quota(&self, upstream: BackoffKey, quota: Quota, now: Timestamp) {
         self.quotas.lock().insert(upstream, (quota.remaining, now.saturating_add(quota.reset)));
     }
 
     /// Returns how long an upstream is not asked because no more than `keep` requests of its quota are left.
-    pub(crate) fn quota_kept(&self, upstream: Target, keep: u64, now: Timestamp) -> Option<Duration> {
+    pub(crate) fn quota_kept(&self, upstream: BackoffKey, keep: u64, now: Timestamp) -> Option<Duration> {
         let &(remaining, reset_at) = self.quotas.lock().get(&upstream)?;
         (remaining <= keep && now < reset_at).then(|| reset_at.since(now))
     }
@@ -159,85 +158,74 @@ impl Backoffs {
             *read_at = Some(at);
         }
         let Ok(Ok(shared)) = tokio::time::timeout(SHARE_EVERY, system.backoffs(now)).await else { return };
-        let read = |(name, until): (String, _)| Some((Target(u128::from_str_radix(&name, 16).ok()?), until));
-        let shared: HashMap<Target, Timestamp> = shared.into_iter().filter_map(read).collect();
+        let read = |(name, until): (String, _)| Some((BackoffKey(u128::from_str_radix(&name, 16).ok()?), until));
         let mut waits = self.waits.lock();
-        waits.retain(|target, wait| {
-            wait.probed || !wait.shared || wait.noted_at >= now || wait.until <= now || shared.contains_key(target)
-        });
-        for (target, until) in shared {
-            let wait =
-                waits.entry(target).or_insert(Wait { until, noted_at: now, failures: 1, probed: false, shared: true });
+        // A wait that another process has ended is over here too: nothing is asked before its time has passed.
+        for (key, until) in shared.into_iter().filter_map(read) {
+            let wait = waits.entry(key).or_insert(Wait { until, noted_at: now, failures: 1, probed: false });
             wait.until = wait.until.max(until);
         }
     }
 }
 
-/// A call that asks.
-#[derive(Debug)]
-pub(crate) struct Attempt {
-    backoffs: Arc<Backoffs>,
-    /// Targets that it probes.
-    probes: Vec<Target>,
+/// Returns how long any of the keys is not asked.
+fn left(waits: &HashMap<BackoffKey, Wait>, keys: &[BackoffKey], now: Timestamp) -> Option<Duration> {
+    keys.iter().filter_map(|key| waits.get(key)?.left(now)).max()
 }
 
-/// Waits to write to the system database.
-pub(crate) type Shared = Vec<(Target, Timestamp)>;
+/// Permit of a call to ask. Dropped without an end, it lets the next call probe.
+#[derive(Debug)]
+pub(crate) struct AskPermit {
+    backoffs: Arc<Backoffs>,
+    /// Keys that the call probes.
+    probes: Vec<BackoffKey>,
+}
 
-impl Attempt {
-    /// Returns whether it probes a target.
-    pub(crate) fn probes(&self, target: Target) -> bool {
-        self.probes.contains(&target)
-    }
-
-    /// Notes an answer: the waits of what it probed are over. Others may have begun since it asked.
-    pub(crate) fn succeeded(mut self, now: Timestamp) -> Shared {
+impl AskPermit {
+    /// Notes what the call came to: waits of the keys that failed, and the end of all others that it probed.
+    ///
+    /// `asked` is the wait that the upstream wants. Returns until when each failed key is not asked.
+    pub(crate) fn ended(
+        mut self,
+        failed: &[BackoffKey],
+        asked: Option<Duration>,
+        now: Timestamp,
+    ) -> Vec<(BackoffKey, Timestamp)> {
         let mut waits = self.backoffs.waits.lock();
-        let ended = std::mem::take(&mut self.probes);
-        let shared = ended.iter().filter(|target| waits.remove(target).is_some_and(|wait| wait.shared));
-        shared.map(|target| (*target, now)).collect()
-    }
-
-    /// Notes a failure of these targets; `asked` is the wait that the upstream wants. Returns the longest wait.
-    pub(crate) fn failed(mut self, targets: &[Target], asked: Option<Duration>, now: Timestamp) -> (Duration, Shared) {
-        let mut waits = self.backoffs.waits.lock();
+        let probes = std::mem::take(&mut self.probes);
+        for key in probes.iter().filter(|key| !failed.contains(key)) {
+            waits.remove(key);
+        }
         if waits.len() > MAX_WAITS {
             waits.retain(|_, wait| wait.probed || wait.until.saturating_add(LONGEST_WAIT) > now);
         }
-        let (mut longest, mut shared) = (Duration::ZERO, Vec::new());
-        for target in targets {
-            let probed = self.probes.iter().position(|probe| probe == target).map(|at| self.probes.swap_remove(at));
-            let wait = waits.entry(*target).or_insert(Wait {
-                until: now,
-                noted_at: now,
-                failures: 0,
-                probed: false,
-                shared: true,
-            });
+        let note = |key: &BackoffKey| {
+            let new = Wait { until: now, noted_at: now, failures: 0, probed: false };
+            let wait = waits.entry(*key).or_insert(new);
+            let probed = probes.contains(key);
             // Calls that began before the first failure are no further ones.
-            if probed.is_some() || wait.failures == 0 {
+            if probed || wait.failures == 0 {
                 wait.failures = wait.failures.saturating_add(1);
             }
             let doubled = FIRST_WAIT.saturating_mul(1 << (wait.failures - 1).min(6)).min(LONGEST_WAIT);
             let next = asked.unwrap_or_default().max(jittered(doubled, 1.0..=1.25));
             wait.until = wait.until.max(now.saturating_add(next));
-            (wait.noted_at, wait.shared) = (now, true);
-            wait.probed &= probed.is_none();
-            longest = longest.max(wait.until.since(now));
-            shared.push((*target, wait.until));
-        }
-        (longest, shared)
+            wait.noted_at = now;
+            wait.probed &= !probed;
+            (*key, wait.until)
+        };
+        failed.iter().map(note).collect()
     }
 }
 
-impl Drop for Attempt {
+impl Drop for AskPermit {
     fn drop(&mut self) {
         if self.probes.is_empty() {
             return;
         }
         let mut waits = self.backoffs.waits.lock();
-        for target in &self.probes {
-            if let Some(wait) = waits.get_mut(target) {
+        for key in &self.probes {
+            if let Some(wait) = waits.get_mut(key) {
                 wait.probed = false;
             }
         }
@@ -245,10 +233,9 @@ impl Drop for Attempt {
 }
 
 /// Writes waits for other processes. A failure costs them a request, never a call.
-pub(crate) async fn share(system: Option<&System>, shared: Shared) {
-    let Some(system) = system else { return };
-    for (target, until) in shared {
-        let written = tokio::time::timeout(SHARE_EVERY, system.back_off(&target.stored(), until)).await;
+pub(crate) async fn share(system: &System, waits: &[(BackoffKey, Timestamp)]) {
+    for (key, until) in waits {
+        let written = tokio::time::timeout(SHARE_EVERY, system.back_off(&key.stored(), *until)).await;
         if !matches!(written, Ok(Ok(()))) {
             tracing::debug!("a wait of an upstream was not shared with other processes");
         }

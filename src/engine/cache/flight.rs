@@ -22,6 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Location};
+use super::backoff::HeldBack;
 use super::key::Key;
 
 /// Purpose of a flight. Callers share a flight only if it serves them all.
@@ -47,16 +48,33 @@ pub(crate) struct FlightKey {
 pub(crate) struct Completed {
     pub(crate) answer: Arc<Answer>,
     pub(crate) how: How,
-    pub(crate) why: Why,
+    pub(crate) detail: Detail,
 }
 
-/// Why an answer is what it is: members of [`helmdeck_core::CacheInfo`].
+/// What is said of an answer besides its status: members of [`helmdeck_core::CacheInfo`].
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Why {
+pub(crate) struct Detail {
     pub(crate) reason: Option<&'static str>,
     pub(crate) not_kept: Option<NotKept>,
     pub(crate) retry_after: Option<Duration>,
 }
+
+impl Detail {
+    /// Returns what is said of a stale answer that covers a failure.
+    pub(crate) fn of_failure(error: &Error) -> Self {
+        let failed = if error.code() == Code::Timeout { UPSTREAM_SLOW } else { "upstream_error" };
+        let reason = Some(HeldBack::reason(error).unwrap_or(failed));
+        Self { reason, not_kept: None, retry_after: error.retry_after() }
+    }
+
+    /// Returns what is said of a stale answer beside a run that goes on.
+    pub(crate) fn of_slow_run() -> Self {
+        Self { reason: Some(UPSTREAM_SLOW), ..Self::default() }
+    }
+}
+
+/// The handler is slow.
+const UPSTREAM_SLOW: &str = "upstream_slow";
 
 /// Source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,8 +208,8 @@ impl Flights {
                 true => Err(NotKept::Because("purged")),
                 false => keep(completed),
             };
-            completed.why.not_kept = kept.err();
-            if completed.why.not_kept.is_some_and(|why| why != NotKept::Because("writes_behind")) {
+            completed.detail.not_kept = kept.err();
+            if completed.detail.not_kept.is_some_and(|why| why != NotKept::Because("writes_behind")) {
                 completed.answer.invalidate();
             }
         }

@@ -100,10 +100,9 @@ impl PackCache {
         answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
     }
 
-    /// Returns how long past its freshness an answer may cover a failure of this call.
-    pub(crate) fn covers_for(&self, call: &Call) -> Duration {
-        let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
-        window.max(call.stale_if_error.unwrap_or_default())
+    /// Returns how long past its freshness an answer may be served if the handler fails or is slow.
+    pub(crate) fn stale_if_error(&self) -> Duration {
+        self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error)
     }
 
     /// Returns whether an answer is so near its end that this call renews it, while it is served.
@@ -125,16 +124,11 @@ impl PackCache {
             && self.bounds(answer).0.since(now) < answer.cost.saturating_mul(10)
     }
 
-    /// Returns whether this answer may be served to this call when the handler fails or is slow.
-    pub(crate) fn may_cover(&self, answer: &Answer, call: &Call, now: Timestamp) -> bool {
-        let window = self.covers_for(call);
+    /// Returns whether this answer covers a failure within a window past its freshness.
+    pub(crate) fn may_cover(&self, answer: &Answer, window: Duration, now: Timestamp) -> bool {
         let (fresh_until, hard_until) = self.bounds(answer);
         let ends = fresh_until.saturating_add(window).min(hard_until);
-        answer.error.is_none()
-            && !window.is_zero()
-            && now < ends
-            && !is_from_future(answer, now)
-            && self.may_still_use(answer, call)
+        answer.error.is_none() && !window.is_zero() && now < ends && !is_from_future(answer, now)
     }
 
     /// Returns whether all artifacts of an answer still exist.

@@ -53,8 +53,8 @@ impl PackCache {
         cost: Duration,
     ) -> Option<Arc<Answer>> {
         let ttl = *self.spec().ok()?.errors.get(&error.code())?;
-        // What was redacted is a secret, and violations belong to the input.
-        if error.message().contains("[secret]")
+        // A secret of the call was redacted, or one of somebody else is in it.
+        if helmdeck_redact::is_redacted(error.message())
             || first_leak(&Bytes::copy_from_slice(error.message().as_bytes())).await.is_some()
         {
             self.hub.metrics.refused("secret");

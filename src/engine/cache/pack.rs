@@ -12,7 +12,7 @@ use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
 use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Result, Timestamp, Upstream};
 
 use super::answer::Location;
-use super::backoff::Target;
+use super::backoff::BackoffKey;
 use super::counters::Counters;
 use super::hot::Alias;
 use super::hub::Hub;
@@ -189,8 +189,8 @@ impl PackCache {
     }
 
     /// Returns the pack's upstream, asked with these credentials.
-    pub(crate) fn upstream_of(&self, secrets: Option<&Arc<dyn CallSecrets>>) -> Target {
-        Target::upstream(&self.upstream.name, secrets.map_or(&[], |secrets| secrets.grants()))
+    pub(crate) fn upstream_of(&self, secrets: Option<&Arc<dyn CallSecrets>>) -> BackoffKey {
+        BackoffKey::upstream(&self.upstream.name, secrets.map_or(&[], |secrets| secrets.grants()))
     }
 
     /// Returns how long the handler is not asked for this answer.
@@ -198,8 +198,8 @@ impl PackCache {
         if self.hub.backoffs.is_empty() {
             return None;
         }
-        let targets = [self.upstream_of(located.secrets.as_ref()), Target::answer(&located.location.key)];
-        self.hub.backoffs.left(&targets, now)
+        let keys = [self.upstream_of(located.secrets.as_ref()), BackoffKey::answer(&located.location.key)];
+        self.hub.backoffs.left(&keys, now)
     }
 
     fn parts<'a>(

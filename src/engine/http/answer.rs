@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::manifest::http::{HttpOutput, HttpSpec};
-use helmdeck_core::{Clock, Code, Error, Json, Quota, Result, Secret, SystemClock, Timestamp, json};
+use helmdeck_core::upstream::retry_after;
+use helmdeck_core::{Clock, Code, Error, Json, Quota, Result, Secret, SystemClock, json};
 use reqwest::header::{
     CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    LAST_MODIFIED, RETRY_AFTER, SET_COOKIE,
+    LAST_MODIFIED, SET_COOKIE,
 };
 use reqwest::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -20,8 +21,6 @@ use helmdeck_redact::quote::{self, TextEnd};
 
 /// Limit of a retry time.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// A larger reset of a quota is a Unix time: no quota lasts for 30 years.
-const EPOCHS: u64 = 1_000_000_000;
 /// How much of the body of a refused request is read, in bytes.
 ///
 /// It is more than is quoted, so that no part of a secret is left at the cut.
@@ -207,7 +206,9 @@ fn classify(response: &Response, with_credential: bool) -> Error {
     let (status, host) = (response.status(), response.url().host_str().unwrap_or("the host"));
     let headers = response.headers();
     let used_up = || quota(headers).filter(|quota| quota.remaining == 0).map(|quota| quota.reset);
-    let wait = retry_after(headers).or_else(used_up).map(|wait| wait.clamp(Duration::from_secs(1), MAX_WAIT));
+    let wait = retry_after(|name| headers.get(name)?.to_str().ok())
+        .or_else(used_up)
+        .map(|wait| wait.clamp(Duration::from_secs(1), MAX_WAIT));
     let said = status.as_u16();
     let (code, message) = match said {
         401 if with_credential => (Code::CredentialInvalid, format!("{host} rejected the credential (status 401)")),
@@ -231,37 +232,7 @@ fn classify(response: &Response, with_credential: bool) -> Error {
     if status == StatusCode::SERVICE_UNAVAILABLE { error.of_upstream() } else { error }
 }
 
-/// Returns the wait that a server asks for: seconds, or a date (RFC 9110 section 10.2.3).
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    text.parse()
-        .map(Duration::from_secs)
-        .ok()
-        .or_else(|| Some(Timestamp::parse_http_date(text)?.since(SystemClock::default().now())))
-}
-
 /// Returns what is left of the quota, if the answer says so.
-///
-/// The header is `RateLimit` (draft-ietf-httpapi-ratelimit-headers), of whose policies the one with the least left counts, or
-/// the older `RateLimit-*` and `X-RateLimit-*`, whose reset is a number of seconds, or a Unix time.
 pub(super) fn quota(headers: &HeaderMap) -> Option<Quota> {
-    let text = |name: &str| headers.get(name)?.to_str().ok();
-    let parameter = |policy: &str, name: &str| {
-        policy.split(';').skip(1).find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('=')?.parse().ok())
-    };
-    let policy = |policy: &str| {
-        Some(Quota { remaining: parameter(policy, "r")?, reset: Duration::from_secs(parameter(policy, "t")?) })
-    };
-    if let Some(least) =
-        text("ratelimit").and_then(|value| value.split(',').filter_map(policy).min_by_key(|quota| quota.remaining))
-    {
-        return Some(least);
-    }
-    ["ratelimit", "x-ratelimit"].into_iter().find_map(|prefix| {
-        let number = |name: &str| text(&format!("{prefix}-{name}"))?.trim().parse::<u64>().ok();
-        let (remaining, reset) = (number("remaining")?, number("reset")?);
-        let at = Timestamp(i64::try_from(reset).ok()?.saturating_mul(1_000_000));
-        let reset = if reset > EPOCHS { at.since(SystemClock::default().now()) } else { Duration::from_secs(reset) };
-        Some(Quota { remaining, reset })
-    })
+    Quota::read(|name| headers.get(name)?.to_str().ok(), SystemClock::default().now())
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use helmdeck_core::{Call, Code, Error, Outcome, Result};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::cache::backoff::{self, HeldBack, Target, is_trouble};
+use crate::cache::backoff::{self, BackoffKey, HeldBack, UPSTREAM_BACKOFF, is_trouble};
 use crate::cache::pack::PackCache;
 
 /// Leaves the upstream of one pack alone while it is in trouble.
@@ -61,49 +61,48 @@ where
         hub.backoffs.read(system, &*hub.clock).await;
     }
     let upstream = cache.upstream_of(call.stage.secrets.as_ref());
-    let answer = call.stage.covered_by.map(Target);
-    let targets: Vec<_> = [Some(upstream), answer].into_iter().flatten().collect();
+    let answer = call.stage.covered_by.map(BackoffKey);
+    let keys: Vec<_> = [Some(upstream), answer].into_iter().flatten().collect();
+    let (name, keep) = (&cache.upstream.name, cache.upstream.keep_quota);
     let started = hub.clock.now();
-    let name = &cache.upstream.name;
-    let attempt = hub.backoffs.ask(&targets, started).map_err(|left| {
+    let permit = hub.backoffs.ask(&keys, started).map_err(|left| {
         held_back(UPSTREAM_BACKOFF, left, format!("{name} is in trouble, and is left alone for now"))
     })?;
     if call.stage.stale.is_none()
-        && let Some(left) = hub.backoffs.quota_kept(upstream, cache.upstream.keep_quota, started)
+        && let Some(left) = hub.backoffs.quota_kept(upstream, keep, started)
     {
-        let keep = cache.upstream.keep_quota;
         return Err(held_back(QUOTA_KEPT, left, format!("the last {keep} requests of the quota of {name} are kept")));
     }
     let result = inner.oneshot(call).await;
     let now = hub.clock.now();
-    match result {
-        Ok(outcome) => {
-            if let Some(quota) = outcome.remark.quota {
-                hub.backoffs.note_quota(upstream, quota, now);
-            }
-            backoff::share(hub.system.as_ref(), attempt.succeeded(now)).await;
-            Ok(outcome)
-        }
-        Err(error) => {
-            let of_upstream = error.is_of_upstream() || (attempt.probes(upstream) && is_trouble(&error));
-            let answer = answer.filter(|_| is_trouble(&error));
-            let failed: Vec<_> = [of_upstream.then_some(upstream), answer].into_iter().flatten().collect();
-            if failed.is_empty() {
-                // It answered, with a refusal of this one request.
-                if error.code() != Code::Cancelled {
-                    backoff::share(hub.system.as_ref(), attempt.succeeded(now)).await;
-                }
-                return Err(error);
-            }
-            let (left, shared) = attempt.failed(&failed, error.retry_after(), now);
-            backoff::share(hub.system.as_ref(), shared).await;
-            Err(error.with_retry_after(left))
-        }
+    if let Ok(outcome) = &result
+        && let Some(quota) = outcome.remark.quota.filter(|_| keep > 0)
+    {
+        hub.backoffs.note_quota(upstream, quota, now);
     }
+    // A cancelled call has found out nothing.
+    let error = match result {
+        Err(error) if error.code() != Code::Cancelled => error,
+        result => {
+            if result.is_ok() {
+                permit.ended(&[], None, now);
+            }
+            return result;
+        }
+    };
+    // Any other answer than a refusal of everybody ends the wait of the upstream: nobody can prolong it with a bad request.
+    let failed = [error.is_of_upstream().then_some(upstream), answer.filter(|_| is_trouble(&error))];
+    let failed: Vec<_> = failed.into_iter().flatten().collect();
+    let waits = permit.ended(&failed, error.retry_after(), now);
+    if let Some(system) = &hub.system {
+        backoff::share(system, &waits).await;
+    }
+    Err(match waits.iter().map(|(_, until)| until.since(now)).max() {
+        Some(left) => error.with_retry_after(left),
+        None => error,
+    })
 }
 
-/// The handler does not run: its upstream is in trouble.
-const UPSTREAM_BACKOFF: &str = "upstream_backoff";
 /// The handler does not run: the rest of the quota is kept.
 const QUOTA_KEPT: &str = "quota_kept";
 

@@ -527,3 +527,44 @@ async fn young_shared_answer_is_made_anew_for_administrators_only() {
         assert_eq!(service.requests() - before, usize::from(anew), "{scope} {min_age:?}");
     }
 }
+
+#[tokio::test]
+async fn nobody_gets_the_stale_answer_that_another_caller_allowed() {
+    let service = Arc::new(Service::default());
+    let fixture = Arc::new(EngineFixture::open(vec![service.pack("t.a", "revalidate = true")]).await);
+    fixture.run("t.a", "{}").await;
+    fixture.settle().await;
+    fixture.advance(61);
+    let gate = Arc::new(Semaphore::new(0));
+    *service.slow.lock() = Some(Arc::clone(&gate));
+    service.fails(failed());
+    let calling = |stale_if_error: Option<u64>| {
+        let mut call = call("t.a", "{}");
+        call.stale_if_error = stale_if_error.map(Duration::from_secs);
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move { fixture.call(call).await })
+    };
+    let lenient = calling(Some(60));
+    while service.requests() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let strict = calling(None);
+    tokio::task::yield_now().await;
+    gate.add_permits(2);
+    assert_eq!(status(&lenient.await.unwrap().unwrap()), CacheStatus::Stale);
+    assert_eq!(strict.await.unwrap().unwrap_err().code(), Code::HandlerFailed);
+}
+
+#[tokio::test]
+async fn bad_request_does_not_prolong_the_wait_of_others() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", "")]).await;
+    service.fails(limited(5));
+    fixture.call(call("t.a", "{}")).await.unwrap_err();
+    fixture.advance(7);
+    // The upstream answers again, but this request.
+    service.fails(failed());
+    assert_eq!(fixture.call(call("t.a", "{\"bad\":1}")).await.unwrap_err().code(), Code::HandlerFailed);
+    service.works();
+    assert!(fixture.call(call("t.a", "{}")).await.is_ok());
+}

@@ -3,16 +3,18 @@
 //! This module is the caller's side, in order; the flight itself runs in `run`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::Either;
 use helmdeck_core::trace::SpanKind;
-use helmdeck_core::{CacheStatus, Call, Code, Directive, Error, Outcome, Result};
+use helmdeck_core::{CacheStatus, Call, Directive, Error, Outcome, Result};
 
 use super::run::run;
 use super::serve::{nothing_cached, pass, remember, serve};
 use super::{Answered, Boxed, InnerService, answer, permit_age};
 use crate::cache::answer::Answer;
-use crate::cache::flight::{FlightKey, How, Join, Purpose, Why};
+use crate::cache::backoff::{UPSTREAM_BACKOFF, is_trouble};
+use crate::cache::flight::{Detail, FlightKey, How, Join, Purpose};
 use crate::cache::freshness::Freshness;
 use crate::cache::key::for_handler;
 use crate::cache::pack::{Contract, Located, PackCache};
@@ -54,37 +56,32 @@ pub(super) fn start<S: InnerService>(
     let found = cache.hub.hot.get(&located.location.key);
     let reads = call.directive != Directive::Refresh;
     if let Some(found) = found.as_ref().filter(|found| reads && found.artifacts.is_empty()) {
-        match cache.freshness(found, &call, cache.hub.clock.now()) {
+        let now = cache.hub.clock.now();
+        match cache.freshness(found, &call, now) {
             Freshness::Fresh => {
                 remember(&cache, &mut call, found);
-                let outcome = serve(&cache, found, CacheStatus::Hit, Why::default());
-                let now = cache.hub.clock.now();
+                let outcome = serve(&cache, found, CacheStatus::Hit, Detail::default());
                 if call.directive == Directive::Default
                     && cache.renews_early(found, now)
                     && cache.held_back(&located, now).is_none()
                 {
-                    let known = Some(Arc::clone(found));
-                    let located = Arc::new(located);
-                    Lookup { cache, inner, call, located, known, missed: None, looked: true }.renew();
+                    Lookup::of(cache, inner, call, located, Some(Arc::clone(found))).renew();
                 }
                 return answer(outcome);
             }
             Freshness::StaleAllowed => {
-                return answer(serve(&cache, found, CacheStatus::Stale, Why::default()));
+                return answer(serve(&cache, found, CacheStatus::Stale, Detail::default()));
             }
             Freshness::StaleWhileRevalidate => {
-                let known = Some(Arc::clone(found));
-                let lookup =
-                    Lookup { cache, inner, call, located: Arc::new(located), known, missed: None, looked: false };
+                let lookup = Lookup::of(cache, inner, call, located, Some(Arc::clone(found)));
                 return answer(lookup.served_while_renewed(found));
             }
             Freshness::Stale | Freshness::Expired => {}
         }
     }
     let missed = if reads { found.as_ref().map(|found| cache.why_not(found, &call)) } else { Some("refresh") };
-    let lookup = Lookup { cache, inner, call, located: Arc::new(located), known: found, missed, looked: false };
+    let mut lookup = Lookup { missed, ..Lookup::of(cache, inner, call, located, found) };
     Either::Right(Box::pin(async move {
-        let mut lookup = lookup;
         let mut span = lookup.call.correlation.begin_span(|| "cache".into(), SpanKind::Internal);
         let outcome = match lookup.call.directive {
             Directive::OnlyIfCached => lookup.only_if_cached().await,
@@ -98,6 +95,10 @@ pub(super) fn start<S: InnerService>(
 }
 
 impl<S: InnerService> Lookup<S> {
+    fn of(cache: Arc<PackCache>, inner: S, call: Call, located: Located, known: Option<Arc<Answer>>) -> Self {
+        Self { cache, inner, call, located: Arc::new(located), known, missed: None, looked: false }
+    }
+
     /// Answers from the hot tier or the store; otherwise the call fails.
     async fn only_if_cached(self) -> Result<Outcome> {
         let Self { cache, call, located, known, .. } = self;
@@ -121,7 +122,7 @@ impl<S: InnerService> Lookup<S> {
             return Err(nothing_cached());
         }
         cache.hub.hot.warm_unless_purged(&found, epoch);
-        serve(&cache, &found, status, Why::default())
+        serve(&cache, &found, status, Detail::default())
     }
 
     /// Answers from the store, else joins or starts the flight of this key.
@@ -136,12 +137,13 @@ impl<S: InnerService> Lookup<S> {
         let flight = FlightKey { key: self.located.location.key, purpose };
         // The caller reads the store itself first, because a hit needs no flight, which would cost another task. It
         // also reads before a wait, so that there is an answer to fall back on.
-        let falls_back = self.known.is_none() && !cache.covers_for(&self.call).is_zero();
+        let window = cache.stale_if_error().max(self.call.stale_if_error.unwrap_or_default());
+        let falls_back = self.known.is_none() && !window.is_zero();
         if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_in_flight(flight)) {
             let epoch = cache.hub.hot.epoch();
             if let Some((found, how)) = self.look().await {
                 cache.hub.hot.warm_unless_purged(&found, epoch);
-                return self.served(found, how, Why::default(), true);
+                return self.served(found, how, Detail::default(), true);
             }
         }
         if let Some(known) = &self.known {
@@ -153,25 +155,22 @@ impl<S: InnerService> Lookup<S> {
             let (mut waiter, started) = match self.join(purpose) {
                 Join::Answered(found) => {
                     remember(&cache, &mut call, &found);
-                    return serve(&cache, &found, CacheStatus::Hit, Why::default());
+                    return serve(&cache, &found, CacheStatus::Hit, Detail::default());
                 }
                 Join::Started(waiter) => (waiter, true),
                 Join::Joined(waiter) => (waiter, false),
             };
-            let completed = match again.covering().await {
+            let completed = match again.covering(cache.stale_if_error()).await {
                 // The flight goes on, and renews the answer.
                 Some(known) => match waiter.wait_patiently(&call, cache.spec()?.stale_if_slow).await {
                     Some(completed) => completed,
-                    None => {
-                        let why = Why { reason: Some("upstream_slow"), ..Why::default() };
-                        return serve(&cache, &known, CacheStatus::Stale, why);
-                    }
+                    None => return serve(&cache, &known, CacheStatus::Stale, Detail::of_slow_run()),
                 },
                 None => waiter.wait_for(&call).await,
             };
             let completed = match completed {
                 Ok(completed) => completed,
-                Err(error) => return again.fall_back(error).await,
+                Err(error) => return again.fall_back(error, window).await,
             };
             // A flight that read the store for another caller may have found an answer that is too old for this one.
             let read = matches!(completed.how, How::Stored | How::Stale);
@@ -187,7 +186,7 @@ impl<S: InnerService> Lookup<S> {
             let key = completed.answer.location.key;
             return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, Some("of_another")).await;
         }
-        again.served(completed.answer, completed.how, completed.why, started)
+        again.served(completed.answer, completed.how, completed.detail, started)
     }
 
     /// Reads the store.
@@ -251,7 +250,7 @@ impl<S: InnerService> Lookup<S> {
     /// Returns the outcome of an answer.
     ///
     /// It stores the call's bytes as an alias, and revalidates a stale answer.
-    fn served(mut self, found: Arc<Answer>, how: How, why: Why, first: bool) -> Result<Outcome> {
+    fn served(mut self, found: Arc<Answer>, how: How, detail: Detail, first: bool) -> Result<Outcome> {
         let status = match (how, first) {
             (How::Stored, _) => CacheStatus::Hit,
             (How::Stale | How::Covered, _) => CacheStatus::Stale,
@@ -272,8 +271,8 @@ impl<S: InnerService> Lookup<S> {
             How::Stored | How::Ran | How::Confirmed => remember(&cache, &mut self.call, &found),
         }
         // Only who ran the handler missed.
-        let reason = why.reason.filter(|_| !matches!(status, CacheStatus::Coalesced | CacheStatus::Revalidated));
-        serve(&cache, &found, status, Why { reason, ..why })
+        let reason = detail.reason.filter(|_| !matches!(status, CacheStatus::Coalesced | CacheStatus::Revalidated));
+        serve(&cache, &found, status, Detail { reason, ..detail })
     }
 
     /// Serves a stale answer, and renews it in the background, once per key, unless its upstream is left alone.
@@ -283,8 +282,9 @@ impl<S: InnerService> Lookup<S> {
         if retry_after.is_none() && self.call.directive != Directive::OnlyIfCached {
             self.renew();
         }
-        let why = Why { reason: retry_after.map(|_| "upstream_backoff"), retry_after, not_kept: None };
-        serve(&cache, found, CacheStatus::Stale, why)
+        let reason = retry_after.map(|_| UPSTREAM_BACKOFF);
+        let detail = Detail { reason, retry_after, not_kept: None };
+        serve(&cache, found, CacheStatus::Stale, detail)
     }
 
     /// Renews the known answer in the background, once per key.
@@ -293,18 +293,22 @@ impl<S: InnerService> Lookup<S> {
     }
 
     /// Returns the stored answer that covers a slow or failing handler, if its files are still there.
-    async fn covering(&self) -> Option<Arc<Answer>> {
+    async fn covering(&self, window: Duration) -> Option<Arc<Answer>> {
         let known = self.known.as_ref()?;
         let covers = self.call.directive != Directive::Refresh
-            && self.cache.may_cover(known, &self.call, self.cache.hub.clock.now())
+            && self.cache.may_cover(known, window, self.cache.hub.clock.now())
+            && self.cache.may_still_use(known, &self.call)
             && self.cache.has_files(known).await;
         covers.then(|| Arc::clone(known))
     }
 
-    /// Serves a stale answer to a caller whose deadline passed, if there is one within `stale_if_error`.
-    async fn fall_back(&self, error: Error) -> Result<Outcome> {
-        let known = if error.code() == Code::Timeout { self.covering().await } else { None };
-        let why = Why { reason: Some("upstream_slow"), ..Why::default() };
-        known.map_or(Err(error), |known| serve(&self.cache, &known, CacheStatus::Stale, why))
+    /// Serves a stale answer to a caller whose deadline passed, or that allows it after a failure.
+    async fn fall_back(&self, error: Error, window: Duration) -> Result<Outcome> {
+        match self.covering(window).await {
+            Some(known) if is_trouble(&error) => {
+                serve(&self.cache, &known, CacheStatus::Stale, Detail::of_failure(&error))
+            }
+            _ => Err(error),
+        }
     }
 }

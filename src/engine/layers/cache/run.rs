@@ -13,9 +13,9 @@ use tower::ServiceExt as _;
 use super::InnerService;
 use super::lookup::Lookup;
 use crate::cache::answer::Answer;
-use crate::cache::backoff::{HeldBack, Target, is_trouble};
+use crate::cache::backoff::{BackoffKey, HeldBack, is_trouble};
 use crate::cache::cluster_lock::{Attempt, LockWaiter};
-use crate::cache::flight::{Completed, Flight, How, Purpose, Why};
+use crate::cache::flight::{Completed, Detail, Flight, How, Purpose};
 
 /// Actions on the completion of a flight.
 #[derive(Default)]
@@ -57,7 +57,7 @@ async fn answer<S: InnerService>(
     flight: &Arc<Flight>,
     completion: &mut Completion,
 ) -> Result<Completed> {
-    let why = Why::default();
+    let detail = Detail::default();
     let revalidates = lookup.cache.spec()?.revalidate;
     if purpose == Purpose::Refresh {
         // What is stored may only be confirmed.
@@ -68,15 +68,15 @@ async fn answer<S: InnerService>(
         && !lookup.looked
         && let Some((answer, how)) = lookup.look().await
     {
-        return Ok(Completed { answer, how, why });
+        return Ok(Completed { answer, how, detail });
     }
     if lookup.cache.spec()?.single_flight == SingleFlight::Cluster
         && purpose != Purpose::Refresh
         && let Some(answer) = wait_for_cluster(&mut lookup, &mut completion.lock).await
     {
-        return Ok(Completed { answer, how: How::Stored, why });
+        return Ok(Completed { answer, how: How::Stored, detail });
     }
-    let why = Why { reason: lookup.missed, ..why };
+    let detail = Detail { reason: lookup.missed, ..detail };
     let Lookup { cache, inner, mut call, located, known, .. } = lookup;
     let known = match known {
         Some(known) if cache.may_still_use(&known, &call) && cache.has_files(&known).await => Some(known),
@@ -87,10 +87,10 @@ async fn answer<S: InnerService>(
             known.validator.clone().map(|validator| Stale { output: known.output.clone(), validator })
         });
     }
-    let covers =
-        |known: &Arc<Answer>| purpose != Purpose::Refresh && cache.may_cover(known, &call, cache.hub.clock.now());
-    let covered = known.as_ref().is_some_and(covers);
-    let covered_by = Target::answer(&located.location.key).0;
+    // Only what the manifest allows to all its waiters: each applies its own `stale-if-error` itself.
+    let covers = |known: &Arc<Answer>| cache.may_cover(known, cache.stale_if_error(), cache.hub.clock.now());
+    let covered = purpose != Purpose::Refresh && known.as_ref().is_some_and(covers);
+    let covered_by = BackoffKey::answer(&located.location.key).0;
     // A failed renewal is covered as well: its answer was served already.
     call.stage.covered_by = (covered || purpose == Purpose::Renew).then_some(covered_by);
     // No caller owns the flight: the handler's timeout bounds it, and each waiter keeps its own deadline.
@@ -107,23 +107,22 @@ async fn answer<S: InnerService>(
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
             let answer = cache.renewed_answer(&known, outcome.remark, now)?;
-            Ok(Completed { answer, how: How::Confirmed, why })
+            Ok(Completed { answer, how: How::Confirmed, detail })
         }
         (Ok(outcome), _) => {
             let (answer, not_kept) = cache.new_answer(&located, outcome, now, cost).await?;
             completion.not_kept = not_kept;
-            Ok(Completed { answer, how: How::Ran, why })
+            Ok(Completed { answer, how: How::Ran, detail })
         }
         (Err(error), Some(answer)) if covered && is_trouble(&error) => {
-            let held_back = HeldBack::reason(&error);
-            if held_back.is_none() {
+            let reason = HeldBack::reason(&error);
+            if reason.is_none() {
                 tracing::warn!(pack.name = %located.location.pack, code = error.code().as_str(), cause = error.cause(), "the handler failed; a stale answer is served");
             }
-            let reason = Some(held_back.unwrap_or("upstream_error"));
-            Ok(Completed { answer, how: How::Covered, why: Why { reason, retry_after: error.retry_after(), ..why } })
+            Ok(Completed { answer, how: How::Covered, detail: Detail::of_failure(&error) })
         }
         (Err(error), _) => match cache.error_answer(&located, &error, now, cost).await {
-            Some(answer) => Ok(Completed { answer, how: How::Ran, why }),
+            Some(answer) => Ok(Completed { answer, how: How::Ran, detail }),
             None => Err(error),
         },
     }

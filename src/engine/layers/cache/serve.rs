@@ -9,22 +9,22 @@ use tower::ServiceExt;
 use super::InnerService;
 use crate::cache::answer::Answer;
 use crate::cache::counters::Saved;
-use crate::cache::flight::Why;
+use crate::cache::flight::Detail;
 use crate::cache::key::Key;
 use crate::cache::pack::PackCache;
 
 /// Returns the outcome of an answer, or its error, and counts the cost that it saved.
-pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, why: Why) -> Result<Outcome> {
+pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, detail: Detail) -> Result<Outcome> {
     cache.counters.answered(status);
     // An answer after a failure, or beside a slow run, saved nothing: the handler ran. So it did to confirm one.
-    let asked = matches!(why.reason, Some("upstream_error" | "upstream_slow"));
+    let asked = matches!(detail.reason, Some("upstream_error" | "upstream_slow"));
     if !asked && matches!(status, CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced) {
         cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
     }
     let mut outcome = found.outcome(status, cache.hub.clock.now())?;
     if let Some(info) = &mut outcome.cache {
         info.ttl = cache.bounds(found).0.since(found.made_at);
-        (info.reason, info.not_kept, info.retry_after) = (why.reason, why.not_kept, why.retry_after);
+        (info.reason, info.not_kept, info.retry_after) = (detail.reason, detail.not_kept, detail.retry_after);
     }
     if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
         info.store_error = cache.hub.store_trouble();
