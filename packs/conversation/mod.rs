@@ -27,6 +27,7 @@ pub(crate) fn packs(conversations: &Conversations) -> Vec<Builtin> {
         pack!("conversation", "delete", verbs::Delete(memory())),
         pack!("conversation", "snapshot", verbs::Export(memory())),
         pack!("conversation", "restore", verbs::Restore(memory())),
+        pack!("conversation", "pin", verbs::Pin(memory())),
         pack!("conversation", "flush", verbs::Flush(memory())),
         pack!("conversation", "forget", verbs::Forget(memory())),
     ]

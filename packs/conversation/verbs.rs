@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, Snapshot, Strategy, SummaryStatus, prompt};
-use helmdeck_core::{Context, Handler, Json, Reply, Result};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -54,6 +54,15 @@ enum Format {
     #[default]
     Json,
     Prompt,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PinInput {
+    session: Option<String>,
+    goal: Option<String>,
+    #[serde(default)]
+    clear: bool,
 }
 
 /// A context as text.
@@ -146,6 +155,19 @@ handler!(
         let snapshot = Snapshot { strategy: None, bytes: record.into() };
         conversation.memory.restore(&conversation.identity, &snapshot).await?;
         Reply::value(&json!({ "restored": true }))
+    }
+);
+
+handler!(
+    /// `conversation.pin`: pins, shows or clears the goal of a conversation.
+    Pin, |conversation, input: PinInput| {
+        let Conversation { memory, identity, .. } = &conversation;
+        let goal = input.goal.map(|goal| conversation.cleaned(goal)).transpose()?;
+        Reply::value(&match (&goal, input.clear) {
+            (None, false) => memory.goal(identity).await?,
+            (Some(_), true) => return Err(Error::new(Code::InvalidInput, "\"goal\" and \"clear\" exclude each other")),
+            (goal, _) => memory.pin(identity, goal.as_deref()).await?,
+        })
     }
 );
 

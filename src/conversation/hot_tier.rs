@@ -37,8 +37,8 @@ pub(crate) struct CachedConversation {
     pub(crate) unreadable: u64,
     /// Tokens of the summary.
     pub(crate) summary_tokens: u64,
-    /// Tokens of the opening, if it is shown.
-    opening_tokens: u64,
+    /// Tokens of the goal.
+    goal_tokens: u64,
     /// Bytes of the checkpoint's texts.
     checkpoint_bytes: u64,
     /// Tokens of `turns`.
@@ -58,7 +58,7 @@ impl CachedConversation {
             below,
             unreadable: loaded.unreadable,
             summary_tokens: 0,
-            opening_tokens: 0,
+            goal_tokens: 0,
             checkpoint_bytes: 0,
             tokens: 0,
             bytes: 0,
@@ -75,17 +75,17 @@ impl CachedConversation {
     fn weigh_checkpoint(&mut self, counter: Counter) {
         let checkpoint = &self.state.checkpoint;
         self.summary_tokens = counter.count(&checkpoint.summary);
-        let shown = checkpoint.opening.as_deref().filter(|_| checkpoint.covers_through > 0);
-        self.opening_tokens = shown.map_or(0, |opening| counter.count(opening));
+        self.goal_tokens = checkpoint.goal().map_or(0, |goal| counter.count(goal));
         let other = checkpoint.other.iter().map(|(name, value)| name.len() + value.as_str().len() + MEMBER_BYTES);
         let base = checkpoint.base.as_ref().map_or(0, |base| base.summary.len());
-        let opening = checkpoint.opening.as_ref().map_or(0, String::len);
-        self.checkpoint_bytes = (checkpoint.summary.len() + base + opening + other.sum::<usize>()) as u64;
+        let goals = [&checkpoint.opening, &checkpoint.pinned].into_iter().flatten().map(String::len);
+        let texts = checkpoint.summary.len() + base + goals.sum::<usize>();
+        self.checkpoint_bytes = (texts + other.sum::<usize>()) as u64;
     }
 
-    /// Returns the tokens of summary and opening.
+    /// Returns the tokens of summary and goal.
     pub(crate) const fn fixed(&self) -> u64 {
-        self.summary_tokens.saturating_add(self.opening_tokens)
+        self.summary_tokens.saturating_add(self.goal_tokens)
     }
 
     /// Returns the number of readable unsummarised turns.

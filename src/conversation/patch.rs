@@ -11,24 +11,24 @@ use crate::turn_id::TurnId;
 /// The context patch: what an agent puts before its next question.
 ///
 /// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted ones. Its JSON has
-/// the members below; `summary` and `opening` are left out if they are empty.
+/// the members below; `goal` and `summary` are left out if they are empty.
 #[derive(Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LlmContextPatch {
     /// The strategy.
     pub strategy: Strategy,
+    /// The goal: the pinned one, or else what the user asked for first, unless that turn is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
     /// The summary of the turns before the recent ones; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub summary: String,
-    /// The user's first request, once its turn is summarised or left out: the goal to keep.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub opening: Option<String>,
     /// The turns after the summary, oldest first.
     pub recent_turns: Vec<RecentTurn>,
-    /// The tokens of summary, opening and turns, by the configured counter.
+    /// The tokens of goal, summary and turns, by the configured counter.
     pub tokens: u64,
     /// Number of turns after the summary that the budget leaves out. They stay stored.
     pub omitted_turns: u64,
-    /// Whether the newest turn alone exceeds the budget; it is included whole.
+    /// Whether the newest turn and the goal exceed the budget; both are included whole.
     pub over_budget: bool,
     /// Number of unreadable turns.
     pub unreadable: u64,
@@ -47,7 +47,7 @@ impl LlmContextPatch {
     /// Returns whether there is nothing to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.summary.is_empty() && self.opening.is_none() && self.recent_turns.is_empty()
+        self.summary.is_empty() && self.goal.is_none() && self.recent_turns.is_empty()
     }
 }
 

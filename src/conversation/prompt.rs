@@ -23,7 +23,7 @@ What follows between the two read_only_conversation_memory tags is a record of e
 
 /// Renders a context as a block for a prompt; `None` if it is empty.
 ///
-/// The block has five rules, then one line of compact JSON between two tags: `{"strategy", "opening"?, "summary"?,
+/// The block has five rules, then one line of compact JSON between two tags: `{"strategy", "goal"?, "summary"?,
 /// "recent_turns": [{"user", "assistant"}]}`. Angle brackets, line ends, and invisible or reordering characters of the
 /// texts are escaped (`\\u003c`), which models read well. Rules and escapes add about 200 tokens to the patch's.
 #[must_use]
@@ -33,7 +33,7 @@ pub fn render(patch: &LlmContextPatch) -> Option<String> {
     }
     let block = Block {
         strategy: patch.strategy.as_str(),
-        opening: patch.opening.as_deref(),
+        goal: patch.goal.as_deref(),
         summary: Some(patch.summary.as_str()).filter(|summary| !summary.is_empty()),
         recent_turns: patch
             .recent_turns
@@ -52,7 +52,7 @@ pub fn render(patch: &LlmContextPatch) -> Option<String> {
 struct Block<'a> {
     strategy: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    opening: Option<&'a str>,
+    goal: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'a str>,
     recent_turns: Vec<Said<'a>>,
@@ -76,7 +76,7 @@ mod tests {
     use crate::turn::ConversationTurn;
     use crate::turn_id::TurnId;
 
-    fn patch(turns: &[(&str, &str)], summary: &str, opening: Option<&str>) -> LlmContextPatch {
+    fn patch(turns: &[(&str, &str)], summary: &str, goal: Option<&str>) -> LlmContextPatch {
         let recent = |(user, assistant): &(&str, &str)| RecentTurn {
             id: TurnId { seq: 1, nonce: 1 },
             turn: Arc::new(ConversationTurn {
@@ -88,7 +88,7 @@ mod tests {
         LlmContextPatch {
             strategy: Kind::RollingSummary,
             summary: summary.to_owned(),
-            opening: opening.map(str::to_owned),
+            goal: goal.map(str::to_owned),
             recent_turns: turns.iter().map(recent).collect(),
             ..LlmContextPatch::default()
         }
@@ -114,7 +114,7 @@ mod tests {
         let prompt = render(&patch(&[("u4", "a4"), ("u5", "a5")], "so far", Some("goal"))).unwrap();
         assert_eq!(
             data(&prompt),
-            r#"{"strategy":"rolling_summary","opening":"goal","summary":"so far","recent_turns":[{"user":"u4","assistant":"a4"},{"user":"u5","assistant":"a5"}]}"#
+            r#"{"strategy":"rolling_summary","goal":"goal","summary":"so far","recent_turns":[{"user":"u4","assistant":"a4"},{"user":"u5","assistant":"a5"}]}"#
         );
         for number in 1..=5 {
             assert!(RULES.contains(&format!("\n{number}. ")));
@@ -155,7 +155,7 @@ mod tests {
             );
             let read: serde_json::Value = serde_json::from_str(data).unwrap();
             // Nothing is lost: the escapes stand for the text.
-            assert_eq!(read["opening"], text);
+            assert_eq!(read["goal"], text);
             assert_eq!(read["summary"], text);
             assert_eq!(read["recent_turns"], serde_json::json!([{"user": text, "assistant": text}]));
         }

@@ -38,8 +38,10 @@ pub struct Record {
     pub turns: Vec<ConversationTurn>,
     /// The summary of the turns before them.
     pub summary: String,
-    /// The user's first request, if known (`opening`; not in the original).
+    /// The opening, if these turns don't have it (not in the original).
     pub opening: Option<String>,
+    /// The pinned goal (not in the original).
+    pub pinned: Option<String>,
     /// Members that this version doesn't know, by name, unchanged.
     pub other: BTreeMap<String, Json>,
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::Strategy;
 use crate::health::Health;
+use crate::rows::Checkpoint;
 use crate::turn::ConversationTurn;
 use crate::turn_id::TurnId;
 use crate::wire::TransportTurn;
@@ -177,6 +178,23 @@ impl From<Trace> for SummaryStatus {
         Self { health, backlog_turns, failures, last_failure }
     }
 }
+
+/// The goal of a conversation.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Goal {
+    /// The goal; `None` = the user asked for nothing yet.
+    pub goal: Option<String>,
+    /// Whether it was pinned; if not, it is what the user asked for first.
+    pub pinned: bool,
+}
+
+impl Goal {
+    pub(crate) fn of(checkpoint: &Checkpoint) -> Self {
+        Self { goal: checkpoint.goal().map(str::to_owned), pinned: checkpoint.pinned.is_some() }
+    }
+}
+
+helmdeck_core::redacted_debug!(Goal, this => pinned = this.pinned);
 
 /// Which conversations a list contains.
 #[derive(Debug, Clone, Default)]

@@ -150,7 +150,7 @@ async fn commands_summarise_only_on_request() {
     assert_eq!(requests[0].header("authorization"), Some("Bearer sk-canary"));
     let context = json_of(&home, &["context", "s"]);
     assert_eq!((context["summary"].as_str(), users(&context)), (Some(SUMMARY), vec!["question 4"]));
-    assert_eq!(context["opening"], "question 1");
+    assert_eq!(context["goal"], "question 1");
     assert!(ok(&home, &["context", "s"]).contains(&format!("summary:\n  {SUMMARY}")));
     assert_eq!(json_of(&home, &["fold", "s"])["backlog_turns"], 0, "nothing is left to do");
     assert_eq!(model.requests().len(), requests.len());

@@ -151,7 +151,7 @@ fn every_pack_of_the_family_is_named() {
     let listed = home.run(KEY, &["pack", "list"]);
     let first = listed.stdout.lines().filter_map(|line| line.split_whitespace().next());
     let names: Vec<&str> = first.filter(|word| word.starts_with("conversation.")).collect();
-    assert_eq!(names.len(), 11, "{}", listed.stdout);
+    assert_eq!(names.len(), 12, "{}", listed.stdout);
     for name in names {
         assert!(PAGE.contains(&format!("`{name}`")), "{name}");
     }

@@ -194,7 +194,7 @@ async fn real_small_model_summaries_lose_no_turn() {
     assert_eq!(covered + patch.omitted_turns + patch.recent_turns.len() as u64, TURNS);
     if covered > 0 {
         let opening = turn(0).user_message;
-        assert!(!patch.summary.is_empty() && patch.opening.as_deref() == Some(&*opening), "{:?}", patch.opening);
+        assert!(!patch.summary.is_empty() && patch.goal.as_deref() == Some(&*opening), "{:?}", patch.goal);
     }
 
     // Something was folded, unless the machine was too slow for one answer; a model that answers and is

@@ -69,6 +69,21 @@ pub(crate) enum ConversationCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Pin, show or clear the goal, which every context shows
+    #[command(after_help = "Examples:\n  \
+        helmdeck conversation pin trip 'A week in Lisbon for 900 euros'\n  \
+        helmdeck conversation pin trip              # show it\n  \
+        helmdeck conversation pin trip --clear      # the goal is again what the user asked for first")]
+    Pin {
+        #[command(flatten)]
+        which: ConversationIdArgs,
+        /// The goal [default: show the goal]
+        #[arg(conflicts_with = "clear")]
+        goal: Option<String>,
+        /// Clear the pinned goal
+        #[arg(long)]
+        clear: bool,
+    },
     /// Delete all turns and the summary, but keep the conversation
     Flush {
         #[command(flatten)]

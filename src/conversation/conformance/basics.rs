@@ -183,7 +183,7 @@ pub(super) async fn older_turns_are_folded_by_themselves(s: Fixture) {
         let patch = memory.context(&alice()).await.unwrap();
         assert_eq!(patch.summary, "[0][1][2][3][4][5]");
         assert_eq!(recent(&patch), numbers(6..10));
-        assert_eq!(patch.opening.as_deref(), Some("[0] is asked"));
+        assert_eq!(patch.goal.as_deref(), Some("[0] is asked"));
         let trace = memory.trace(&alice()).await.unwrap();
         assert_eq!(
             (trace.kept_turns, trace.recent_turn_count, trace.backlog_turns, trace.omitted_turns),
@@ -201,7 +201,7 @@ pub(super) async fn older_turns_are_folded_by_themselves(s: Fixture) {
         let before: usize = call.turns[0].parse().unwrap();
         assert_eq!(call.previous, numbers(0..before));
         assert!(call.turns.len() <= 4, "a batch has at most 4 turns here");
-        assert_eq!(call.opening.as_deref(), Some("[0] is asked"), "the goal is told with every batch");
+        assert_eq!(call.goal.as_deref(), Some("[0] is asked"), "the goal is told with every batch");
     }
     assert_eq!(s.moves(&alice(), Health::Healthy), [], "a summary that succeeds moves nothing");
 }

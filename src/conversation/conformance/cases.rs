@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::{
-    Fixture, StoreUnderTest, basics, budgets, closing, faults, identities, late_summaries, outages, random_operations,
-    restarts, retention, snapshots, switches, turns, writers,
+    Fixture, StoreUnderTest, basics, budgets, closing, faults, goals, identities, late_summaries, outages,
+    random_operations, restarts, retention, snapshots, switches, turns, writers,
 };
 use crate::config::Strategy;
 
@@ -64,6 +64,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             snapshots::what_is_no_snapshot_is_refused,
             switches::settings_that_cannot_be_are_refused,
             closing::after_close_everything_answers_closed,
+            goals::a_goal_that_is_none_is_refused,
         }
         ALL, Every => {
             identities::all_methods_at_once_on_many_conversations,
@@ -99,6 +100,8 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             snapshots::the_fixtures_come_out_byte_for_byte,
             retention::a_conversation_is_bounded_in_bytes,
             closing::nothing_goes_on_after_a_close,
+            goals::the_goal_is_in_sight_in_every_state,
+            goals::a_deleted_opening_leaves_the_next,
         }
         KEEPING, Every => {
             basics::turns_come_back_whole_and_in_order,
@@ -121,6 +124,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             snapshots::a_large_restore_is_all_or_nothing,
             retention::the_oldest_turns_go_first,
             retention::an_idle_conversation_ends,
+            goals::a_pinned_goal_replaces_the_opening,
         }
         KEEPING, Real => {
             random_operations::any_operations_of_two_processes_lose_nothing,
@@ -143,6 +147,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             late_summaries::a_late_failure_changes_no_health,
             faults::a_summary_that_cannot_be_stored_is_not_lost,
             closing::close_does_not_wait_for_a_summarizer_that_hangs,
+            goals::a_goal_pinned_during_a_summary_is_kept,
         }
         ROLLING, Every => {
             outages::conversations_are_folded_side_by_side_and_bounded,

@@ -281,7 +281,7 @@ pub(crate) async fn kept(memory: &ConversationMemory, identity: &Identity) -> Ve
 }
 
 /// Every method that takes an identity, by the name that events give it.
-pub(crate) const METHODS: [&str; 14] = [
+pub(crate) const METHODS: [&str; 16] = [
     "add_turn",
     "context",
     "estimate_tokens",
@@ -296,6 +296,8 @@ pub(crate) const METHODS: [&str; 14] = [
     "trace",
     "forget",
     "fold",
+    "goal",
+    "pin",
 ];
 
 /// Calls a method by its name.
@@ -319,6 +321,8 @@ pub(crate) async fn call(
         "delete_item" => memory.delete_turn(identity, key).await.map(drop),
         "trace" => memory.trace(identity).await.map(drop),
         "forget" => memory.forget(identity).await.map(drop),
+        "goal" => memory.goal(identity).await.map(drop),
+        "pin" => memory.pin(identity, None).await.map(drop),
         "fold" => memory.summarise(identity, Duration::from_secs(1)).await.map(drop),
         other => panic!("there is no method {other}"),
     }

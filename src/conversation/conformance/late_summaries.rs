@@ -210,7 +210,7 @@ pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Fixture) {
     // At once, and not only when it is summarised again.
     assert_eq!(s.rows_with("[1000]").await, 0);
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((sight(&patch), patch.opening), (numbers(1001..1012), None));
+    assert_eq!((sight(&patch), patch.goal), (numbers(1001..1012), None));
     s.summarizer.let_go();
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();

@@ -9,6 +9,7 @@ mod closing;
 mod faults;
 pub(crate) mod faulty_store;
 pub(crate) mod fixture;
+mod goals;
 mod identities;
 mod late_summaries;
 mod outages;

@@ -34,7 +34,7 @@ pub(super) async fn an_outage_loses_nothing(s: Fixture) {
         let patch = memory.context(&alice()).await.unwrap();
         assert_eq!(sight(&patch), numbers(0..=number), "everything is in sight, whatever the health");
         assert_eq!(patch.summary, "[0][1][2][3]");
-        assert_eq!(patch.opening.as_deref(), Some("[0] is asked"));
+        assert_eq!(patch.goal.as_deref(), Some("[0] is asked"));
     }
     reaches(&memory, Health::Degraded).await;
     let trace = memory.trace(&alice()).await.unwrap();

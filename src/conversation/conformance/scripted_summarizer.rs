@@ -41,8 +41,8 @@ pub struct Call {
     pub previous: Vec<String>,
     /// The marks of the turns.
     pub turns: Vec<String>,
-    /// The opening: the user's first request.
-    pub opening: Option<String>,
+    /// The goal.
+    pub goal: Option<String>,
     /// Whether it was answered with a summary.
     pub answered: bool,
 }
@@ -202,7 +202,7 @@ impl Summarizer for ScriptedSummarizer {
                 session: Arc::clone(&identity.session),
                 previous: previous.clone(),
                 turns: turns.clone(),
-                opening: request.opening.clone(),
+                goal: request.goal.clone(),
                 answered: false,
             });
             (action, index, released)
@@ -250,7 +250,7 @@ mod tests {
         let ask = || {
             let asked = Arc::clone(&summarizer);
             let request =
-                SummarizeRequest { previous_summary: String::new(), turns: Vec::new(), opening: None, max_tokens: 1 };
+                SummarizeRequest { previous_summary: String::new(), turns: Vec::new(), goal: None, max_tokens: 1 };
             tokio::spawn(async move { asked.summarize(&Identity::new("t", "u", "s"), request).await })
         };
         let calls = [ask(), ask()];

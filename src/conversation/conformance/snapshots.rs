@@ -19,7 +19,7 @@ use crate::snapshot::Snapshot;
 /// What a patch shows, but for the ids.
 fn shown(patch: &LlmContextPatch) -> impl PartialEq + std::fmt::Debug + use<> {
     let turns: Vec<_> = patch.recent_turns.iter().map(|recent| crate::wire::write_turn(&recent.turn)).collect();
-    (patch.summary.clone(), patch.opening.clone(), turns, patch.tokens, patch.omitted_turns, patch.over_budget)
+    (patch.summary.clone(), patch.goal.clone(), turns, patch.tokens, patch.omitted_turns, patch.over_budget)
 }
 
 fn of(strategy: Strategy, json: &Value) -> Snapshot {
@@ -73,9 +73,8 @@ pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Fixture) {
     for number in 0..5 {
         memory.add_turn(&alice(), sized(number, 52, 52)).await.unwrap();
     }
-    // A strategy without summaries pins the first request, which takes the room of one turn.
-    let omitted = if s.rolls() { 3 } else { 4 };
-    for (over_budget, omitted) in [(false, omitted), (true, 5)] {
+    // The goal takes the room of one turn.
+    for (over_budget, omitted) in [(false, 4), (true, 5)] {
         if over_budget {
             memory.add_turn(&alice(), sized(5, 200, 200)).await.unwrap();
         }
@@ -263,8 +262,7 @@ pub(super) async fn a_restore_leaves_nothing_behind(s: Fixture) {
     memory.restore(&alice(), &Snapshot::default()).await.unwrap();
     assert!(memory.context(&alice()).await.unwrap().is_empty());
     assert_eq!(kept(&memory, &alice()).await, Vec::<String>::new());
-    // His turn, and what is pinned of it.
-    assert_eq!(s.rows_with("[3000").await, if s.rolls() { 1 } else { 2 }, "bob's");
+    assert_eq!(s.rows_with("[3000").await, 2, "bob's turn, and the goal");
     memory.restore(&bob(), &Snapshot { strategy: Some(s.strategy), ..Snapshot::default() }).await.unwrap();
     assert_eq!(s.rows_with("[3000").await, 0);
     s.moves(&alice(), Health::Healthy);

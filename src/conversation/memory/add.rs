@@ -192,10 +192,13 @@ impl Attempt {
         }
         let begins = ended || state.checkpoint_version == 0;
         let mut checkpoint = begins.then(|| shared.blank(head.generation));
-        if config.strategy == Strategy::Truncation && head.turns == 1 {
-            // No summary will contain the first request.
-            let opening = strategies::opening(config, shared.counter, &self.fresh.turn);
-            checkpoint.get_or_insert_with(|| state.checkpoint.clone()).opening = opening;
+        let current = checkpoint.as_ref().unwrap_or(&state.checkpoint);
+        // What a restored summary covers may have had an opening.
+        if current.opening.is_none()
+            && current.base.is_none()
+            && let Some(opening) = strategies::opening(config, shared.counter, &self.fresh.turn)
+        {
+            checkpoint.get_or_insert_with(|| state.checkpoint.clone()).opening = Some(opening);
         }
         let done = match shared.rows.replace(state, Some(&head), checkpoint.as_ref(), ops).await {
             Ok(Some(done)) => done,

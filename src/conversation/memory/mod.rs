@@ -2,6 +2,7 @@
 
 mod add;
 mod list;
+mod pin;
 mod replace;
 #[cfg(test)]
 mod tests;

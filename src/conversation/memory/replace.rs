@@ -140,7 +140,9 @@ impl ConversationMemory {
                 };
                 shared.hot.forget_slot(&namespace, &slot);
                 if matches!(done, Ok(true)) {
-                    memory.0.worker.forgotten(&namespace);
+                    if head.generation != state.head.generation {
+                        memory.0.worker.forgotten(&namespace);
+                    }
                     if let Some(reason) = reason {
                         let prior = state.checkpoint.health;
                         shared.health_changed(&identity, prior, checkpoint.health, reason)?;

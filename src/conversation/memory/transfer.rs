@@ -13,8 +13,9 @@ use crate::health::{Health, Reason};
 use crate::identity::Identity;
 use crate::rows::{Base, Checkpoint, EncodedTurn, Head, Ops, StoredState, staging};
 use crate::snapshot::{Record, Snapshot};
-use crate::strategies::oldest_raw;
+use crate::strategies::{oldest_raw, opening};
 use crate::tokens::Counter;
+use crate::turn::ConversationTurn;
 use crate::turn_id::TurnId;
 use crate::wire;
 use crate::worker::Due;
@@ -63,13 +64,16 @@ impl ConversationMemory {
             if unreadable > 0 {
                 tracing::warn!(unreadable, "a snapshot leaves out turns that do not open");
             }
-            let Checkpoint { summary, opening, other, covers_through, .. } = state.checkpoint;
-            let rolling = strategy == Strategy::RollingSummary;
+            let Checkpoint { summary, opening, pinned, other, .. } = state.checkpoint;
+            let summary = if strategy == Strategy::RollingSummary { summary } else { String::new() };
+            // An opening that these turns have is found in them again.
+            let found = first_opening(&shared.config, shared.counter, &summary, turns.iter().map(|kept| &*kept.turn));
             let record = Record {
                 strategy,
+                opening: opening.filter(|opening| found.as_ref() != Some(opening)),
                 turns: turns.into_iter().map(|kept| Arc::unwrap_or_clone(kept.turn)).collect(),
-                summary: if rolling { summary } else { String::new() },
-                opening: opening.filter(|_| !rolling || covers_through > 0),
+                summary,
+                pinned,
                 other,
             };
             return Ok(Snapshot { strategy: Some(strategy), bytes: wire::write_record(&record).into() });
@@ -171,7 +175,10 @@ impl ConversationMemory {
             checkpoint.summary.clone_from(&record.summary);
             checkpoint.base = Some(Base { summary: record.summary.clone(), through, gone: 0 });
         }
-        checkpoint.opening.clone_from(&record.opening);
+        let turns = incoming.turns.iter().map(|fresh| &*fresh.turn);
+        let found = || first_opening(&shared.config, shared.counter, &record.summary, turns);
+        checkpoint.opening = record.opening.clone().or_else(found);
+        checkpoint.pinned.clone_from(&record.pinned);
         checkpoint.other.clone_from(&record.other);
         Ok(replacement)
     }
@@ -256,6 +263,18 @@ impl ConversationMemory {
             }
         }
     }
+}
+
+/// Returns the opening that the turns of a snapshot have.
+///
+/// With a summary, the turns before them may have had another one.
+fn first_opening<'a>(
+    config: &Config,
+    counter: Counter,
+    summary: &str,
+    mut turns: impl Iterator<Item = &'a ConversationTurn>,
+) -> Option<String> {
+    if summary.is_empty() { turns.find_map(|turn| opening(config, counter, turn)) } else { None }
 }
 
 /// Parses a snapshot and counts tokens.

@@ -31,6 +31,8 @@ const LOOKED_AT: usize = 5000;
 const EMPTY: usize = 25;
 /// Maximum stored bytes of a page with texts; one turn is always listed.
 const TEXTS: u64 = 1 << 20;
+/// Number of oldest turns among which a new opening is looked for.
+const OPENING_AMONG: usize = 16;
 
 /// Checks the page size.
 ///
@@ -146,12 +148,13 @@ impl ConversationMemory {
         let rebuilt = std::sync::atomic::AtomicBool::new(false);
         let head = loop {
             let (seen, kept) = self.kept(namespace, key).await?;
+            let opening = self.opening_without(namespace, &seen, &kept).await?;
             let done = self.replacement(identity, namespace, IfDamaged::Refuse, |state| {
                 if state.head.generation != seen.head.generation {
                     // The turn may be gone, and its number reused.
                     return Err(ConversationError::Contended);
                 }
-                let (replacement, rebuilds) = self.without(identity, namespace, state, &kept)?;
+                let (replacement, rebuilds) = self.without(identity, namespace, state, &kept, opening.clone())?;
                 rebuilt.store(rebuilds, std::sync::atomic::Ordering::Relaxed);
                 Ok(Some(replacement))
             });
@@ -167,6 +170,23 @@ impl ConversationMemory {
         Ok(Deleted { deleted: true, remaining_turns: head.turns, summary_rebuilt })
     }
 
+    /// Returns the opening of a conversation after a turn was deleted.
+    async fn opening_without(
+        &self,
+        namespace: &Namespace,
+        seen: &StoredState,
+        kept: &StoredTurn,
+    ) -> Result<Option<String>> {
+        let opening = seen.checkpoint.opening.clone();
+        if !opening.as_deref().is_some_and(|opening| strategies::is_opening_of(opening, &kept.turn)) {
+            return Ok(opening);
+        }
+        let shared = self.shared();
+        let (oldest, _) = shared.rows.turns(namespace, seen.head.first, seen.head.seq, OPENING_AMONG).await?;
+        let mut others = oldest.iter().filter(|other| other.id != kept.id);
+        Ok(others.find_map(|other| strategies::opening(&shared.config, shared.counter, &other.turn)))
+    }
+
     /// Returns the conversation without a turn, and whether its summary must be rebuilt.
     fn without(
         &self,
@@ -174,6 +194,7 @@ impl ConversationMemory {
         namespace: &Namespace,
         state: &StoredState,
         kept: &StoredTurn,
+        opening: Option<String>,
     ) -> Result<(Replacement, bool)> {
         let shared = self.shared();
         let seq = kept.id.seq;
@@ -195,15 +216,9 @@ impl ConversationMemory {
         };
         let mut checkpoint = state.checkpoint.clone();
         checkpoint.generation = head.generation;
-        let covers = checkpoint.covers_through;
-        let rebuilds = seq <= covers;
+        checkpoint.opening = opening;
+        let rebuilds = seq <= checkpoint.covers_through;
         let mut lost = 0;
-        // Without a summary, the opening may be of one that is being rebuilt, or may have been restored.
-        if (rebuilds || covers == 0)
-            && checkpoint.opening.as_deref().is_some_and(|opening| strategies::is_opening_of(opening, &kept.turn))
-        {
-            checkpoint.opening = None;
-        }
         if rebuilds {
             // Back to the base of the summary; it is rebuilt from there.
             let base = checkpoint.base.take();

@@ -73,9 +73,12 @@ pub(crate) struct Checkpoint {
     /// It is a restored summary, or one whose turns were dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<Base>,
-    /// The user's first request.
+    /// The start of the user's first message that is more than a greeting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) opening: Option<String>,
+    /// The goal that was pinned in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pinned: Option<String>,
     pub(crate) health: Health,
     /// Consecutive failures of the summarizer.
     #[serde(default)]
@@ -122,6 +125,18 @@ pub(crate) struct StoredState {
     pub(crate) touched_at: Option<Timestamp>,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) checkpoint_version: u64,
+}
+
+impl Checkpoint {
+    /// Returns the goal: the pinned one, or else the opening.
+    pub(crate) fn goal(&self) -> Option<&str> {
+        self.pinned.as_deref().or(self.opening.as_deref())
+    }
+
+    /// Returns the tokens of summary and goal.
+    pub(crate) fn fixed(&self, counter: Counter) -> u64 {
+        counter.count(&self.summary) + self.goal().map_or(0, |goal| counter.count(goal))
+    }
 }
 
 impl Head {

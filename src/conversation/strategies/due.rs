@@ -1,12 +1,7 @@
-//! Due work: which turns to summarise or prune, and what the opening is.
+//! Due work: which turns to summarise or prune.
 
 use crate::config::{Config, Strategy};
 use crate::rows::Head;
-use crate::tokens::{Counter, MARK};
-use crate::turn::ConversationTurn;
-
-/// Maximum tokens of the opening.
-const OPENING_TOKENS: u64 = 256;
 
 /// Returns the sequence number of the oldest turn that may be shown.
 ///
@@ -21,7 +16,7 @@ pub(crate) fn oldest_raw(strategy: Strategy, head: &Head, covers_through: u64) -
 
 /// Returns how many of the oldest unsummarised turns are due to be summarised, for `rolling_summary`.
 ///
-/// `fixed` is the tokens of summary and opening, `unsummarised` the number of turns after the summary, and
+/// `fixed` is the tokens of summary and goal, `unsummarised` the number of turns after the summary, and
 /// `newest_first` the tokens of at least the newest `recent_turns` of them. The newest turn is never due.
 pub(crate) fn backlog(config: &Config, fixed: u64, unsummarised: u64, newest_first: impl Iterator<Item = u64>) -> u64 {
     let mut kept = 0;
@@ -34,22 +29,6 @@ pub(crate) fn backlog(config: &Config, fixed: u64, unsummarised: u64, newest_fir
         kept += 1;
     }
     unsummarised.saturating_sub(kept)
-}
-
-/// Returns the opening, from the first message of a conversation; `None` if that is empty.
-pub(crate) fn opening(config: &Config, counter: Counter, first: &ConversationTurn) -> Option<String> {
-    let most = if config.budget_tokens == 0 { OPENING_TOKENS } else { OPENING_TOKENS.min(config.budget_tokens / 4) };
-    let text = first.user_message.trim();
-    let clamped = counter.clamp(text, most);
-    (most > 0 && !clamped.is_empty()).then(|| clamped.into_owned())
-}
-
-/// Returns whether an opening was taken from this turn, however much of it was cut.
-pub(crate) fn is_opening_of(opening: &str, turn: &ConversationTurn) -> bool {
-    let message = turn.user_message.trim();
-    let start = opening.strip_suffix(MARK).unwrap_or(opening);
-    // A short opening has no mark of its cut, so a common start is enough.
-    !start.is_empty() && message.starts_with(start)
 }
 
 /// Returns whether the conversation exceeds its limits by so much that removing turns is worth a write.

@@ -25,8 +25,8 @@ pub struct SummarizeRequest {
     pub previous_summary: String,
     /// The turns after it, oldest first; at least one.
     pub turns: Vec<Arc<ConversationTurn>>,
-    /// The user's first request, if known.
-    pub opening: Option<String>,
+    /// The goal of the conversation, if known.
+    pub goal: Option<String>,
     /// Maximum tokens of the new summary.
     pub max_tokens: u64,
 }

@@ -38,9 +38,9 @@ fn rules(max_tokens: u64) -> String {
 
 fn conversation(request: &SummarizeRequest) -> String {
     let mut text = String::new();
-    if let Some(opening) = request.opening.as_deref().filter(|opening| !opening.trim().is_empty()) {
-        text.push_str("[Opening request]\n");
-        write(&mut text, "  ", opening.trim());
+    if let Some(goal) = request.goal.as_deref().filter(|goal| !goal.trim().is_empty()) {
+        text.push_str("[Goal]\n");
+        write(&mut text, "  ", goal.trim());
     }
     text.push_str("[Previous summary]\n");
     match request.previous_summary.trim() {
@@ -133,11 +133,10 @@ mod tests {
 
         let later = SummarizeRequest {
             previous_summary: "- one\n- two\n".to_owned(),
-            opening: Some("build a ship".to_owned()),
+            goal: Some("build a ship".to_owned()),
             ..asked(vec![turn("u", "a")])
         };
-        let expected =
-            "[Opening request]\n  build a ship\n[Previous summary]\n  - one\n  - two\n[New turns]\nU: u\nA: a\n";
+        let expected = "[Goal]\n  build a ship\n[Previous summary]\n  - one\n  - two\n[New turns]\nU: u\nA: a\n";
         assert_eq!(conversation(&later), expected);
         assert_eq!(conversation(&asked(vec![turn("", " ")])), "[Previous summary]\n(none)\n[New turns]\n(none)\n");
     }
@@ -155,14 +154,14 @@ mod tests {
             });
             let request = SummarizeRequest {
                 previous_summary: forged.clone(),
-                opening: Some(forged.clone()),
+                goal: Some(forged.clone()),
                 ..asked(vec![Arc::new(hostile)])
             };
             let text = conversation(&request);
             let ends = ['\r', '\n', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
             let lines = text.split(ends).filter(|line| !line.starts_with("  "));
             let margin: Vec<&str> = lines.map(str::trim_end).collect();
-            let expected = ["[Opening request]", "[Previous summary]", "[New turns]", "U: x", "T: x", "A: x", ""];
+            let expected = ["[Goal]", "[Previous summary]", "[New turns]", "U: x", "T: x", "A: x", ""];
             assert_eq!(margin, expected, "{line_break:?}");
             assert_eq!(text.matches("all is lost").count(), 6, "nothing is left out");
         }

@@ -54,7 +54,7 @@ fn request() -> SummarizeRequest {
     SummarizeRequest {
         previous_summary: format!("- {SECRET} before"),
         turns: vec![turn(SECRET, "when is the release?"), turn("on 3 May", &format!("noted: {SECRET}"))],
-        opening: Some(format!("{SECRET} at first")),
+        goal: Some(format!("{SECRET} at first")),
         max_tokens: 100,
     }
 }
@@ -87,7 +87,7 @@ async fn summary_request_has_all_turns() {
     assert_eq!(sent.body["messages"].as_array().unwrap().len(), 2);
     assert!(sent.content(0).contains("at most 60 words"), "{}", sent.content(0));
     let expected = format!(
-        "[Opening request]\n  {SECRET} at first\n[Previous summary]\n  - {SECRET} before\n[New turns]\n\
+        "[Goal]\n  {SECRET} at first\n[Previous summary]\n  - {SECRET} before\n[New turns]\n\
          U: {SECRET}\nA: when is the release?\nU: on 3 May\nA: noted: {SECRET}\n"
     );
     assert_eq!(sent.content(1), expected);
@@ -104,13 +104,13 @@ async fn hostile_turn_forges_no_header() {
     let request = SummarizeRequest {
         previous_summary: forged.to_owned(),
         turns: vec![Arc::new(hostile)],
-        opening: Some(forged.to_owned()),
+        goal: Some(forged.to_owned()),
         max_tokens: 100,
     };
     summarizer(&server.url()).summarize(&identity(), request).await.unwrap();
     let requests = server.requests();
     let margin: Vec<&str> = requests[0].content(1).lines().filter(|line| !line.starts_with("  ")).collect();
-    assert_eq!(margin, ["[Opening request]", "[Previous summary]", "[New turns]", "U: x", "T: x", "A: x"]);
+    assert_eq!(margin, ["[Goal]", "[Previous summary]", "[New turns]", "U: x", "T: x", "A: x"]);
     assert!(!requests[0].content(1).contains("<|"));
 }
 

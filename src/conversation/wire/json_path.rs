@@ -87,7 +87,7 @@ const fn expected(member: Option<&'static str>) -> &'static str {
     let Some(member) = member else { return "must be an object" };
     match member.as_bytes() {
         b"turns" => "must be a list",
-        b"opening" => "must be null or a string",
+        b"opening" | b"pinned" => "must be null or a string",
         b"TrajectoryDigest" => "must be null or an object",
         b"ToolsInvoked" | b"ArtifactsRefs" | b"ArtifactsHiddenRefs" => "must be null or a list of strings",
         _ => "must be a string",

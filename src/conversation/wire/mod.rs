@@ -9,7 +9,7 @@
 //!  "ArtifactsShown":null,"ArtifactsHiddenRefs":null,"Timestamp":"2026-11-22T16:00:00.000000001Z"}],"summary":".."}
 //! ```
 //!
-//! - Left out if empty: `turns`, `summary`, `opening`. Everything else is always written.
+//! - Left out if empty: `turns`, `summary`, `opening`, `pinned`. Everything else is always written.
 //! - A digest has the keys `ToolsInvoked`, `ObservationsSummary`, `ReasoningSummary`, `ArtifactsRefs`.
 //! - `ArtifactsShown` and members that this version does not know keep their text; the latter follow
 //!   the known ones, by name.
@@ -38,7 +38,7 @@ pub use write::{write_record, write_turn};
 
 /// The keys of a record, a turn and a digest.
 mod keys {
-    pub(super) const RECORD: [&str; 4] = ["strategy", "turns", "summary", "opening"];
+    pub(super) const RECORD: [&str; 5] = ["strategy", "turns", "summary", "opening", "pinned"];
     pub(super) const TURN: [&str; 6] =
         ["UserMessage", "AssistantResponse", "TrajectoryDigest", "ArtifactsShown", "ArtifactsHiddenRefs", "Timestamp"];
     pub(super) const DIGEST: [&str; 4] = ["ToolsInvoked", "ObservationsSummary", "ReasoningSummary", "ArtifactsRefs"];

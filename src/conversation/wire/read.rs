@@ -131,7 +131,8 @@ impl<'de> Visitor<'de> for Whole<'_> {
                     (record.turns, count) = map.next_value_seed(Turns { at: self.at, max: self.max_turns })?;
                 }
                 "summary" => record.summary = map.next_value()?,
-                _ => record.opening = map.next_value()?,
+                "opening" => record.opening = map.next_value()?,
+                _ => record.pinned = map.next_value()?,
             }
         }
         record.strategy = strategy.ok_or_else(|| self.at.fail("there is no strategy"))?;

@@ -50,6 +50,9 @@ impl Serialize for Whole<'_> {
         if let Some(opening) = &record.opening {
             map.serialize_entry("opening", opening)?;
         }
+        if let Some(pinned) = &record.pinned {
+            map.serialize_entry("pinned", pinned)?;
+        }
         others(&mut map, &record.other, &keys::RECORD)?;
         map.end()
     }

@@ -49,10 +49,8 @@ impl Backlog {
         self.newest.iter().copied().take(usize::try_from(unsummarised).unwrap_or(usize::MAX))
     }
 
-    /// Returns the tokens of summary and opening.
+    /// Returns the tokens of summary and goal.
     pub(super) fn fixed(&self, shared: &Shared) -> u64 {
-        let checkpoint = &self.state.checkpoint;
-        let opening = checkpoint.opening.as_deref().filter(|_| checkpoint.covers_through > 0);
-        shared.counter.count(&checkpoint.summary) + opening.map_or(0, |opening| shared.counter.count(opening))
+        self.state.checkpoint.fixed(shared.counter)
     }
 }

@@ -4,9 +4,6 @@ use std::borrow::Cow;
 
 use crate::tokens::{Counter, MARK};
 
-/// Maximum tokens of an opening in a request; only a restored opening has more.
-pub(super) const OPENING_TOKENS: u64 = 256;
-
 /// Returns the length to request after `long` summaries that were too long.
 ///
 /// It is a quarter less each time, and at least half.

@@ -217,12 +217,12 @@ impl Attempt<'_> {
             return Err(failed(Failure::Unavailable, "there is no summarizer"));
         };
         let (max_tokens, counter) = (config.summary_tokens(), shared.counter);
-        let opening = self.opening(&backlog.state.checkpoint, batch);
+        let goal = backlog.state.checkpoint.goal();
         // A summary that was restored, or made with other settings, may be too long for the model; its row stays whole.
         let request = SummarizeRequest {
             previous_summary: fit::shortened(counter, &backlog.state.checkpoint.summary, max_tokens).into_owned(),
             turns: batch.turns(counter, &config.summarizer, &self.notes),
-            opening: opening.map(|opening| counter.clamp(&opening, fit::OPENING_TOKENS).into_owned()),
+            goal: goal.map(|goal| counter.clamp(goal, strategies::goal_tokens(config)).into_owned()),
             max_tokens: fit::asked(max_tokens, self.notes.long),
         };
         let identity = self.identity.clone();
@@ -263,29 +263,15 @@ impl Attempt<'_> {
         Ok(fit::shortened(counter, summary, max_tokens).into_owned())
     }
 
-    /// Returns the user's first request, if it is known.
-    fn opening(&self, checkpoint: &Checkpoint, batch: &Batch) -> Option<String> {
-        let begins = checkpoint.covers_through == 0 && checkpoint.summary.is_empty();
-        let first = || {
-            let (config, counter) = (&self.shared.config, self.shared.counter);
-            batch.kept.iter().find_map(|kept| strategies::opening(config, counter, &kept.turn))
-        };
-        checkpoint.opening.clone().or_else(|| begins.then(first).flatten())
-    }
-
     /// Commits a summary.
     async fn succeeded(&mut self, began: &Backlog, batch: &Batch, summary: String) -> Result<JobEnd> {
-        let opening = self.opening(&began.state.checkpoint, batch);
         let config = &self.shared.config;
         let counter = self.shared.counter;
-        let fixed = counter.count(&summary) + opening.as_deref().map_or(0, |opening| counter.count(opening));
         let summarised = batch.kept.len() as u64 + batch.unreadable;
         let mut more = false;
         let stored = self
             .store(&began.state, |backlog| {
                 let unsummarised = backlog.unsummarised.saturating_sub(summarised);
-                more = strategies::backlog(config, fixed, unsummarised, backlog.newest(unsummarised)) > 0;
-                let moves = moves::succeeded(backlog.state.checkpoint.health, more);
                 let head = &backlog.state.head;
                 let gone = batch.kept.iter().filter(|kept| kept.id.seq < head.first).count() as u64;
                 let base = backlog.state.checkpoint.base.clone();
@@ -298,11 +284,13 @@ impl Attempt<'_> {
                     covers_through: batch.through,
                     base: if gone > 0 { Some(grown(base)) } else { base },
                     summary: summary.clone(),
-                    opening: opening.clone(),
                     failures: 0,
                     last_failure: None,
                     ..backlog.state.checkpoint.clone()
                 };
+                let newest = backlog.newest(unsummarised);
+                more = strategies::backlog(config, checkpoint.fixed(counter), unsummarised, newest) > 0;
+                let moves = moves::succeeded(checkpoint.health, more);
                 (checkpoint, moves)
             })
             .await?;

@@ -172,10 +172,8 @@ impl Sweeper {
         }
         let counter = self.worker_state.shared.counter;
         let (kept, _) = self.worker_state.shared.rows.turns(namespace, from, head.seq, config.recent_turns).await?;
-        let opening = checkpoint.opening.as_deref().filter(|_| checkpoint.covers_through > 0);
-        let fixed = counter.count(&checkpoint.summary) + opening.map_or(0, |opening| counter.count(opening));
         let newest_first = kept.iter().rev().map(|kept| kept.tokens);
-        Ok(strategies::backlog(config, fixed, kept.len() as u64, newest_first) > 0)
+        Ok(strategies::backlog(config, checkpoint.fixed(counter), kept.len() as u64, newest_first) > 0)
     }
 
     /// Removes a conversation that has ended.

@@ -205,7 +205,9 @@ async fn answers_have_the_documented_shapes() {
     check("NewTurn", &serde_json::from_str(turn).unwrap());
     check("AddedTurn", &added.json());
     check("Turn", &fixture.get(added.header("location")).await.json());
+    check("Goal", &fixture.post(&format!("{conversation}/goal"), r#"{"goal":"ship it"}"#).await.json());
     for (name, path) in [
+        ("Goal", "goal"),
         ("TurnList", "turns?texts=true&limit=1"),
         ("ContextPatch", "context"),
         ("DialogueHealth", "health"),
@@ -218,6 +220,7 @@ async fn answers_have_the_documented_shapes() {
     assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
     check("DialogueList", &listed);
     check("DialogueHealth", &fixture.post(&format!("{conversation}/fold"), "").await.json());
+    check("Goal", &fixture.send(Method::DELETE, &format!("{conversation}/goal"), &[], "").await.json());
     check("DeletedTurn", &fixture.send(Method::DELETE, added.header("location"), &[], "").await.json());
     check("ForgottenDialogue", &fixture.send(Method::DELETE, conversation, &[], "").await.json());
     check("Purged", &fixture.post("/api/v1/memory/purge", r#"{"all":true}"#).await.json());

@@ -1,4 +1,4 @@
-//! `helmdeck conversation delete`, `flush`, `forget` and `fold`.
+//! `helmdeck conversation delete`, `pin`, `flush`, `forget` and `fold`.
 
 use helmdeck_core::text::count;
 use std::time::Duration;
@@ -25,6 +25,26 @@ pub(super) async fn delete(on: &CommandContext<'_>, which: &ConversationIdArgs, 
         let left = count(deleted.remaining_turns, "turn");
         let summary = if deleted.summary_rebuilt { "; it was in the summary, which is made anew" } else { "" };
         format!("deleted {key}, {left} left{summary}")
+    })
+}
+
+/// Pins, shows or clears the goal.
+///
+/// # Errors
+/// Exit 1 for a goal that is refused.
+pub(super) async fn pin(
+    on: &CommandContext<'_>,
+    which: &ConversationIdArgs,
+    goal: Option<&str>,
+    clear: bool,
+) -> Result<()> {
+    let identity = identity(which);
+    let goal =
+        if goal.is_some() || clear { on.memory.pin(&identity, goal).await? } else { on.memory.goal(&identity).await? };
+    on.print(&goal, || match (&goal.goal, goal.pinned) {
+        (Some(text), true) => format!("pinned: {text}"),
+        (Some(text), false) => format!("asked first: {text}"),
+        (None, _) => format!("{} has no goal", shown(&identity)),
     })
 }
 

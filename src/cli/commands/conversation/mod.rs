@@ -20,7 +20,7 @@ use crate::wire::Setup;
 /// does not open; 2 for an invalid argument; 1 if the store cannot be reached, or a turn or snapshot is refused.
 pub(crate) async fn run(setup: &Setup, command: &ConversationCommand) -> Result<()> {
     use ConversationCommand as C;
-    let writes = matches!(command, C::Add(_) | C::Restore { .. });
+    let writes = matches!(command, C::Add(_) | C::Restore { .. } | C::Pin { goal: Some(_), .. });
     let opened = setup.conversation(writes, matches!(command, C::Fold { .. })).await?;
     let on = CommandContext { setup, memory: &opened.memory };
     let answer = match command {
@@ -33,6 +33,7 @@ pub(crate) async fn run(setup: &Setup, command: &ConversationCommand) -> Result<
         C::List(arguments) => read::list(&on, arguments).await,
         C::Show { which, key } => read::show(&on, which, key).await,
         C::Delete { which, key, yes } => change::delete(&on, which, key, *yes).await,
+        C::Pin { which, goal, clear } => change::pin(&on, which, goal.as_deref(), *clear).await,
         C::Flush { which, yes } => change::flush(&on, which, *yes).await,
         C::Forget { which, yes } => change::forget(&on, which, *yes).await,
         C::Fold { which, within } => change::fold(&on, which, *within).await,

@@ -38,7 +38,7 @@ fn text(patch: &LlmContextPatch) -> String {
         }
     }
     text.push_str(if patch.over_budget { ", over the budget\n" } else { "\n" });
-    for (name, part) in [("opening", patch.opening.as_deref().unwrap_or_default()), ("summary", &patch.summary)] {
+    for (name, part) in [("goal", patch.goal.as_deref().unwrap_or_default()), ("summary", &patch.summary)] {
         if !part.is_empty() {
             text.push_str(&format!("\n{name}:\n{}\n", indented(part)));
         }

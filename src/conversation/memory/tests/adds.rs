@@ -13,7 +13,7 @@ async fn context_shows_newest_turns_and_counts_rest() {
     let patch = memory.context(&alice()).await.unwrap();
     // The opening is pinned, and takes one.
     assert_eq!((shown(&patch), patch.tokens, patch.omitted_turns), ((5..9).collect(), 9, 5));
-    assert_eq!(patch.opening.as_deref(), Some("q0"));
+    assert_eq!(patch.goal.as_deref(), Some("q0"));
     assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 9);
     let fresh = place.open(memory.config().clone());
     assert_eq!(fresh.context(&alice()).await.unwrap(), patch);
@@ -32,7 +32,8 @@ async fn turn_over_budget_is_stored_whole_or_refused() {
     let added = memory.add_turn(&alice(), large).await.unwrap();
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((shown(&patch), patch.over_budget, patch.omitted_turns), (vec![1], true, 1));
-    assert_eq!(patch.tokens, added.tokens);
+
+    assert_eq!((patch.tokens, patch.goal.as_deref()), (added.tokens + 1, Some("q0")));
     let huge = memory.add_turn(&alice(), NewTurn::new("q", "x".repeat(300 << 10))).await;
     assert!(matches!(huge, Err(ConversationError::TooLarge { what: "turn", .. })), "{huge:?}");
 }

@@ -120,6 +120,7 @@ async fn nothing_that_is_printed_holds_a_word() {
     fold(&memory, 2, |checkpoint| {
         checkpoint.summary = CANARY.to_owned();
         checkpoint.opening = Some(CANARY.to_owned());
+        checkpoint.pinned = Some(CANARY.to_owned());
         checkpoint.base = Some(crate::rows::Base { summary: CANARY.to_owned(), through: 1, gone: 0 });
     })
     .await;
@@ -131,21 +132,22 @@ async fn nothing_that_is_printed_holds_a_word() {
     let mut ops = crate::rows::Ops::new(namespace());
     ops.put_turn(9, fresh.value(id, crate::TokenCounter::Chars));
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((patch.summary.as_str(), patch.opening.as_deref()), (CANARY, Some(CANARY)));
+    assert_eq!((patch.summary.as_str(), patch.goal.as_deref()), (CANARY, Some(CANARY)));
     let snapshot = memory.snapshot(&alice()).await.unwrap();
+    let goal = memory.goal(&alice()).await.unwrap();
     let record = crate::wire::read_record(&snapshot.bytes, 1 << 20, 10).unwrap();
     let trace = memory.trace(&alice()).await.unwrap();
     let sessions = memory.list_conversations(&ConversationFilter::default()).await.unwrap();
     let request = crate::SummarizeRequest {
         previous_summary: CANARY.to_owned(),
         turns: vec![Arc::clone(&item.turn)],
-        opening: Some(CANARY.to_owned()),
+        goal: Some(CANARY.to_owned()),
         max_tokens: 9,
     };
     let response = crate::SummarizeResponse { summary: CANARY.to_owned() };
     let state = state(&memory).await;
     let printed = format!(
-        "{patch:?}{trace:?}{filter:?}{page:?}{item:?}{snapshot:?}{record:?}{sessions:?}{fresh:?}{ops:?}{state:?}\
+        "{patch:?}{goal:?}{trace:?}{filter:?}{page:?}{item:?}{snapshot:?}{record:?}{sessions:?}{fresh:?}{ops:?}{state:?}\
          {request:?}{response:?}{:?}{:?}",
         NewTurn::new(CANARY, CANARY),
         memory.shared().rows.load(&namespace(), 9).await.unwrap(),

@@ -28,12 +28,12 @@ async fn deleted_turn_leaves_a_rebuilt_summary() {
     let deleted = memory.delete_turn(&alice(), &keys[4]).await.unwrap();
     assert!(deleted.summary_rebuilt && deleted.remaining_turns == 8);
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((patch.summary.as_str(), patch.opening.as_deref()), ("base", Some("q0")));
+    assert_eq!((patch.summary.as_str(), patch.goal.as_deref()), ("base", Some("q0")));
     assert_eq!(shown(&patch), [3, 5, 6, 7, 9]);
     // In the summary's base: nothing of it stays, and an event reports what cannot be rebuilt.
     memory.delete_turn(&alice(), &keys[0]).await.unwrap();
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((patch.summary.as_str(), patch.opening.as_deref()), ("", None));
+    assert_eq!((patch.summary.as_str(), patch.goal.as_deref()), ("", None));
     assert_eq!(shown(&patch), [1, 2, 3, 5, 6, 7, 9]);
     let events = place.events().await;
     let dropped: Vec<_> = events
@@ -173,7 +173,7 @@ async fn deleted_opening_disappears_before_new_summary() {
     memory.delete_turn(&alice(), &keys[2]).await.unwrap();
     assert_eq!(state(&memory).await.checkpoint.opening.as_deref(), Some("q0"), "its turn is kept");
     memory.delete_turn(&alice(), &keys[0]).await.unwrap();
-    assert_eq!(state(&memory).await.checkpoint.opening, None);
+    assert_eq!(state(&memory).await.checkpoint.opening.as_deref(), Some("q1"), "the first that is left");
 
     // One that came with a snapshot goes with its turn only, also if it was cut.
     let memory = place.open(config(Strategy::Truncation));

@@ -9,7 +9,7 @@ use crate::wire;
 /// A patch without what a restore gives anew.
 fn texts(patch: &LlmContextPatch) -> (Vec<ConversationTurn>, String, Option<String>, u64, u64) {
     let turns = patch.recent_turns.iter().map(|recent| (*recent.turn).clone()).collect();
-    (turns, patch.summary.clone(), patch.opening.clone(), patch.tokens, patch.omitted_turns)
+    (turns, patch.summary.clone(), patch.goal.clone(), patch.tokens, patch.omitted_turns)
 }
 
 #[tokio::test]

@@ -144,8 +144,8 @@ impl Case {
         assert_eq!(state, (known.health, known.failures, known.failure, covers as u64));
         assert_eq!((trace.kept_turns, trace.backlog_turns), (turns as u64, (turns - covers - RECENT) as u64));
         assert_eq!(patch.summary, summary(covers), "once each, in order, and not a word of the endpoint's");
-        assert_eq!(patch.opening.is_some(), covers > 0);
         let shown = recent(patch);
+        assert_eq!(patch.goal.is_some(), shown.len() < turns, "the goal is in sight");
         assert_eq!(shown, numbers(turns - shown.len()..turns), "the newest");
         assert_eq!(covers + patch.omitted_turns as usize + shown.len(), turns, "each turn is in one place");
         assert!(shown.len() >= RECENT && patch.tokens <= BUDGET && !patch.over_budget, "{} tokens", patch.tokens);
@@ -158,7 +158,7 @@ impl Case {
         let sent: Vec<String> = request.turns.iter().flat_map(|turn| marks(&turn.user_message)).collect();
         assert_eq!(sent, numbers(self.known.covers..self.known.covers + sent.len()));
         assert!((1..=BATCH).contains(&sent.len()), "{} turns", sent.len());
-        assert!(request.opening.as_deref().is_some_and(|opening| opening.starts_with("[0]")));
+        assert!(request.goal.as_deref().is_some_and(|goal| goal.starts_with("[0]")));
     }
 }
 

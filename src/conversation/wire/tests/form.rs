@@ -47,11 +47,16 @@ fn an_empty_record_is_its_strategy() {
 }
 
 #[test]
-fn the_opening_follows_the_summary() {
-    let record = Record { summary: "s".to_owned(), opening: Some("<goal>".to_owned()), ..Record::default() };
+fn the_goals_follow_the_summary() {
+    let record = Record {
+        summary: "s".to_owned(),
+        opening: Some("<goal>".to_owned()),
+        pinned: Some("p".to_owned()),
+        ..Record::default()
+    };
     let written = write_record(&record);
     assert!(read_record(&written, 1 << 10, 0).unwrap() == record);
-    assert_eq!(text(written), r#"{"strategy":"truncation","summary":"s","opening":"\u003cgoal\u003e"}"#);
+    assert_eq!(text(written), r#"{"strategy":"truncation","summary":"s","opening":"\u003cgoal\u003e","pinned":"p"}"#);
 }
 
 #[test]

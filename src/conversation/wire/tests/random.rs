@@ -93,8 +93,16 @@ fn turn() -> impl Strategy<Value = ConversationTurn> {
 
 fn record() -> impl Strategy<Value = Record> {
     let strategy = prop::sample::select(Kind::ALL.to_vec());
-    (strategy, vec(turn(), 0..4), text(), option::of(text()), other())
-        .prop_map(|(strategy, turns, summary, opening, other)| Record { strategy, turns, summary, opening, other })
+    (strategy, vec(turn(), 0..4), text(), option::of(text()), option::of(text()), other()).prop_map(
+        |(strategy, turns, summary, opening, pinned, other)| Record {
+            strategy,
+            turns,
+            summary,
+            opening,
+            pinned,
+            other,
+        },
+    )
 }
 
 /// Takes a snapshot apart at random.

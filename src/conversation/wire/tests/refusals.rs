@@ -94,6 +94,7 @@ fn refusal_names_position_of_fault() {
         ),
         (r#"{"strategy":"none","summary":["SECRET"]}"#, "summary: must be a string"),
         (r#"{"strategy":"none","opening":7}"#, "opening: must be null or a string"),
+        (r#"{"strategy":"none","pinned":7}"#, "pinned: must be null or a string"),
         (r#"{"strategy":"none","turns":[{"UserMessage":""}],"x":1,"x":2}"#, "an unknown member is there twice"),
         ("[]", "must be an object"),
         ("null", "must be an object"),

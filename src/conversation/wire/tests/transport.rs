@@ -24,7 +24,7 @@ fn patch_has_the_form_of_the_transports() {
     let patch = LlmContextPatch {
         strategy: Strategy::RollingSummary,
         summary: "so far".to_owned(),
-        opening: Some("goal".to_owned()),
+        goal: Some("goal".to_owned()),
         recent_turns: turns.iter().zip(5..).map(|(turn, seq)| RecentTurn { id: id(seq), turn: turn.clone() }).collect(),
         tokens: 77,
         omitted_turns: 2,
@@ -32,7 +32,7 @@ fn patch_has_the_form_of_the_transports() {
         unreadable: 1,
     };
     let expected = concat!(
-        r#"{"strategy":"rolling_summary","summary":"so far","opening":"goal","recent_turns":["#,
+        r#"{"strategy":"rolling_summary","goal":"goal","summary":"so far","recent_turns":["#,
         r#"{"id":"mem_000000000000000500000abc","user_message":"u4","assistant_response":"a4","timestamp":"2026-05-14T09:34:00Z"},"#,
         r#"{"id":"mem_000000000000000600000abc","user_message":"u5","assistant_response":"a5","timestamp":"2026-05-14T09:35:00.123456789Z","#,
         r#""trajectory_digest":{"tools_invoked":["repo.fetch","fs.read"],"observations_summary":"two files & a test","#,

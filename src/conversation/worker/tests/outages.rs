@@ -136,7 +136,7 @@ async fn long_restored_summary_does_not_stop_summarising() {
     let request = fixture.summarizer.calls().remove(0).request;
     let counter = crate::tokens::Counter::Chars;
     assert!(counter.count(&request.previous_summary) <= 1024);
-    assert!(counter.count(request.opening.as_deref().unwrap()) <= 256);
+    assert!(counter.count(request.goal.as_deref().unwrap()) <= 256);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,9 +162,9 @@ async fn summarizer_always_gets_first_question() {
         add(&memory, &me, [name]).await;
         fixture.until_settled(&memory, &me).await;
     }
-    let openings: Vec<_> = fixture.summarizer.calls().into_iter().map(|call| call.request.opening).collect();
+    let openings: Vec<_> = fixture.summarizer.calls().into_iter().map(|call| call.request.goal).collect();
     assert!(openings.len() > 5 && openings.iter().all(|opening| opening.as_deref() == Some("u0")), "{openings:?}");
-    assert_eq!(memory.context(&me).await.unwrap().opening.as_deref(), Some("u0"));
+    assert_eq!(memory.context(&me).await.unwrap().goal.as_deref(), Some("u0"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A conversation as a whole: export, restore, empty, summarise, delete.
+//! A conversation as a whole: its goal, export, restore, empty, summarise, delete.
 
 use std::time::Duration;
 
@@ -26,6 +26,13 @@ const STRATEGY: HeaderName = HeaderName::from_static("helmdeck-strategy");
 /// Time reserved to answer after summarising.
 const TO_ANSWER: Duration = Duration::from_secs(1);
 
+/// Body of a request to pin a goal.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewGoal {
+    goal: Option<String>,
+}
+
 /// Body of a request without members.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +42,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(snapshot))
         .routes(routes!(restore))
+        .routes(routes!(goal))
+        .routes(routes!(pin))
+        .routes(routes!(unpin))
         .routes(routes!(flush))
         .routes(routes!(fold))
         .routes(routes!(forget))
@@ -109,6 +119,33 @@ async fn restore(conversation: Conversation, request: Request) -> Result<Respons
 
 fn declared(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Shows the goal of a conversation: the pinned one, or else what the user asked for first.
+#[utoipa::path(get, path = "/api/v1/conversations/{session}/goal", tag = "conversations", operation_id = "show_goal",
+    params(ConversationInfo, Owner),
+    responses((status = 200, description = "The goal", body = ref("#/components/schemas/Goal")), Problems))]
+async fn goal(conversation: Conversation) -> Result<Response, Problem> {
+    json(&conversation.in_time(conversation.memory.goal(&conversation.identity)).await?)
+}
+
+/// Pins the goal of a conversation, which every context shows.
+#[utoipa::path(post, path = "/api/v1/conversations/{session}/goal", tag = "conversations", operation_id = "pin_goal",
+    params(ConversationInfo, Owner),
+    request_body(content = ref("#/components/schemas/NewGoal"), content_type = "application/json", description = "The goal"),
+    responses((status = 200, description = "The goal", body = ref("#/components/schemas/Goal")), Problems))]
+async fn pin(conversation: Conversation, request: Request) -> Result<Response, Problem> {
+    let NewGoal { goal } = conversation.state.limits.read_json(request, MAX_REQUEST_BYTES).await?;
+    let goal = goal.ok_or_else(|| Problem::new(Code::InvalidInput, "there is no goal in the body"))?;
+    json(&conversation.in_time(conversation.memory.pin(&conversation.identity, Some(&goal))).await?)
+}
+
+/// Clears the pinned goal of a conversation: the goal is again what the user asked for first.
+#[utoipa::path(delete, path = "/api/v1/conversations/{session}/goal", tag = "conversations", operation_id = "unpin_goal",
+    params(ConversationInfo, Owner),
+    responses((status = 200, description = "The goal", body = ref("#/components/schemas/Goal")), Problems))]
+async fn unpin(conversation: Conversation) -> Result<Response, Problem> {
+    json(&conversation.in_time(conversation.memory.pin(&conversation.identity, None)).await?)
 }
 
 /// Empties a conversation: deletes every turn and the summary, and resets its health.

@@ -38,7 +38,7 @@ const BOSS: Who = Who("ops", "boss", "admin");
 const NOBODY: Who = Who("", "", "");
 
 /// Every route of one conversation, with a valid body.
-const ROUTES: [(Method, &str, &str); 12] = [
+const ROUTES: [(Method, &str, &str); 15] = [
     (GET, "/turns", ""),
     (POST, "/turns", r#"{"user_message":"u"}"#),
     (GET, "/turns/mem_000000000000000100000000", ""),
@@ -48,6 +48,9 @@ const ROUTES: [(Method, &str, &str); 12] = [
     (GET, "/trace", ""),
     (GET, "/snapshot", ""),
     (POST, "/restore", r#"{"strategy":"truncation"}"#),
+    (GET, "/goal", ""),
+    (POST, "/goal", r#"{"goal":"g"}"#),
+    (DELETE, "/goal", ""),
     (POST, "/flush", ""),
     (POST, "/fold", ""),
     (DELETE, "", ""),
