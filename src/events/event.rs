@@ -84,6 +84,17 @@ pub enum EventKind {
         /// How many turns.
         count: u64,
     },
+    /// A summary stayed over its limit, and its start was cut off.
+    #[serde(rename = "memory.summary_cut")]
+    MemorySummaryCut {
+        /// The owner of the conversation.
+        #[serde(flatten)]
+        who: Who,
+        /// The tokens of the whole summary.
+        tokens: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// An administrator added a turn.
     #[serde(rename = "memory.item_put")]
     MemoryItemPut {
@@ -102,6 +113,25 @@ pub enum EventKind {
         /// The id of the turn.
         key: String,
     },
+}
+
+impl EventKind {
+    /// Returns the owner of the conversation that the event is about; `None` if it is about something else.
+    #[must_use]
+    pub const fn conversation(&self) -> Option<&Who> {
+        match self {
+            Self::MemoryIdentityRejected { who, .. }
+            | Self::MemoryHealthChanged { who, .. }
+            | Self::MemoryRecoveryDropped { who, .. }
+            | Self::MemorySummaryCut { who, .. }
+            | Self::MemoryItemPut { who, .. }
+            | Self::MemoryItemDeleted { who, .. } => Some(who),
+            Self::PackRegistered { .. }
+            | Self::PackRemoved { .. }
+            | Self::PackRefused { .. }
+            | Self::CachePurged { .. } => None,
+        }
+    }
 }
 
 /// Owner of the conversation that an event is about.

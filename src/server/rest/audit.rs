@@ -79,13 +79,17 @@ impl Whose {
         Ok(Self::One(asked))
     }
 
-    /// Returns whether a call is meant.
-    pub(super) fn has(&self, call: &CallRecord) -> bool {
-        let (tenant, user) = (call.identity.tenant(), call.identity.user());
+    /// Returns whether something of this tenant and user is meant.
+    pub(super) fn has(&self, tenant: Option<&str>, user: Option<&str>) -> bool {
         match self {
-            Self::One(one) => (tenant, user) == (&*one.tenant, &*one.subject),
-            Self::All(wanted) => wanted.as_deref().is_none_or(|wanted| wanted == tenant),
+            Self::One(one) => (tenant, user) == (Some(&*one.tenant), Some(&*one.subject)),
+            Self::All(wanted) => wanted.is_none() || wanted.as_deref() == tenant,
         }
+    }
+
+    /// Returns whether a call is meant.
+    pub(super) fn has_call(&self, call: &CallRecord) -> bool {
+        self.has(Some(call.identity.tenant()), Some(call.identity.user()))
     }
 }
 
@@ -126,8 +130,9 @@ async fn list(
             // A search that goes on later shows what is older then.
             let end = page.next.filter(|_| page.truncated);
             let is_here = |call: &CallRecord| end.is_none_or(|(end, _)| call.at > end);
-            let others =
-                memory.recent_calls().after(0, usize::MAX, |call| whose.has(call) && !is_own(call) && is_here(call));
+            let others = memory
+                .recent_calls()
+                .after(0, usize::MAX, |call| whose.has_call(call) && !is_own(call) && is_here(call));
             let (own_more, unreadable) = (page.next.is_some(), page.unreadable);
             let calls = page.calls.into_iter().chain(others.entries.into_iter().map(PastCall::from)).collect();
             let mut merged = filter.page(calls);

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use helmdeck_core::{Caller, Code, PackName, Permission};
 use helmdeck_engine::{CallFilter, CallRecord, Engine, Job, PastCall, Tail};
-use helmdeck_events::{Lagged, Subscription};
+use helmdeck_events::{Event, Lagged, Subscription};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::Deserialize;
@@ -63,16 +63,16 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct LiveQuery {
-    /// Topics, with commas: `calls`, `jobs`, `stats`, `server`, `project`
+    /// Topics, with commas: `calls`, `jobs`, `stats`, `server`, `project`, `conversations`
     topics: String,
     /// Only calls of this pack
     #[param(value_type = Option<String>)]
     pack: Option<PackName>,
     /// Only calls with this outcome: `ok`, an error code, or `failed` for every error
     outcome: Option<String>,
-    /// Only calls of this tenant
+    /// Only calls and conversations of this tenant
     tenant: Option<String>,
-    /// Only calls of this user
+    /// Only calls and conversations of this user
     user: Option<String>,
 }
 
@@ -81,7 +81,8 @@ struct LiveQuery {
 /// `calls`: ended calls (`{"calls": [...], "skipped": n}`), as `list_calls` shows them, with its rights. `jobs`:
 /// changed jobs of this process, as `list_jobs` shows them. `stats`: there are new statistics (`metrics:read`).
 /// `server`: packs that came, went or are refused, purges (`admin`). `project`: files of the project have changed, seen
-/// within two seconds (`packs:run:forge.health`). `lost` says that something was missed: read the
+/// within two seconds (`packs:run:forge.health`). `conversations`: the events of the caller's conversations, and for an
+/// administrator of all: changed health, cut summaries, dropped turns (`memory:read`). `lost` says that something was missed: read the
 /// lists again. A new stream begins with up to 20 of the newest calls and changes of jobs; `Last-Event-ID` resumes.
 /// A stream sends at most four messages a second, and ends after two minutes: reconnect to go on.
 #[utoipa::path(get, path = "/api/v1/events", tag = "operations", operation_id = "follow_server",
@@ -183,9 +184,13 @@ struct Feed {
     statistics: Option<(watch::Receiver<u64>, u64)>,
     /// Changes of the project, and how many of them were sent.
     project: Option<(watch::Receiver<u64>, u64)>,
-    server: Option<Subscription>,
-    /// Events of the server that are not sent yet.
-    waiting: Vec<Value>,
+    /// Whether to send events of the server.
+    server: bool,
+    /// Whose conversations' events to send.
+    conversations: Option<Whose>,
+    events: Option<Subscription>,
+    /// Events that are not sent yet, by topic.
+    waiting: Vec<(&'static str, Value)>,
     position: Position,
     /// Whether something before the position was missed.
     lost: bool,
@@ -261,8 +266,17 @@ impl Feed {
         let process = state.process;
         let known = last.and_then(Position::parse).filter(|known| known.process == process);
         let mut lost = last.is_some() && known.is_none();
-        let server = if has("server") {
+        let server = has("server");
+        if server {
             need(&caller, &Permission::Admin)?;
+        }
+        let conversations = if has("conversations") {
+            need(&caller, &Permission::MemoryRead)?;
+            Some(Whose::of(&caller, asked.tenant.as_deref(), asked.user.as_deref())?)
+        } else {
+            None
+        };
+        let events = if server || conversations.is_some() {
             match known.map(|known| engine.events().subscribe_after(known.server)) {
                 Some(Ok(resumed)) => Some(resumed),
                 Some(Err(Lagged { .. })) => {
@@ -280,7 +294,20 @@ impl Feed {
             jobs: engine.job_changes().last().saturating_sub(FIRST),
             server: engine.events().last(),
         });
-        Ok(Self { engine, caller, calls, jobs, statistics, project, server, waiting: Vec::new(), position, lost })
+        Ok(Self {
+            engine,
+            caller,
+            calls,
+            jobs,
+            statistics,
+            project,
+            server,
+            conversations,
+            events,
+            waiting: Vec::new(),
+            position,
+            lost,
+        })
     }
 
     /// Waits until there is something to look at.
@@ -291,13 +318,25 @@ impl Feed {
             () = news(self.jobs.as_mut()) => {}
             () = news(self.statistics.as_mut().map(|(readings, _)| readings)) => {}
             () = news(self.project.as_mut().map(|(changes, _)| changes)) => {}
-            event = next_event(self.server.as_mut()) => match event {
-                Ok(event) => {
-                    self.position.server = event.sequence;
-                    self.waiting.extend(serde_json::to_value(&*event).ok());
-                }
+            event = next_event(self.events.as_mut()) => match event {
+                Ok(event) => self.event(&event),
                 Err(Lagged { .. }) => self.lost = true,
             },
+        }
+    }
+
+    /// Keeps an event for the next message, if it is of a topic of this stream.
+    fn event(&mut self, event: &Event) {
+        self.position.server = event.sequence;
+        let (topic, wanted) = match event.kind.conversation() {
+            Some(who) => {
+                let whose = self.conversations.as_ref();
+                ("conversations", whose.is_some_and(|whose| whose.has(who.tenant.as_deref(), who.user.as_deref())))
+            }
+            None => ("server", self.server),
+        };
+        if wanted {
+            self.waiting.extend(serde_json::to_value(event).ok().map(|event| (topic, event)));
         }
     }
 
@@ -306,8 +345,9 @@ impl Feed {
         let mut events = Vec::new();
         if let Some(calls) = &mut self.calls {
             calls.news.mark_unchanged();
-            let wanted =
-                |call: &CallRecord| calls.whose.has(call) && calls.filter.matches(&call.pack, call.outcome, call.at);
+            let wanted = |call: &CallRecord| {
+                calls.whose.has_call(call) && calls.filter.matches(&call.pack, call.outcome, call.at)
+            };
             let new = calls.tail.after(self.position.calls, MOST, wanted);
             self.position.calls = new.last;
             self.lost |= new.gap;
@@ -347,7 +387,7 @@ impl Feed {
                 events.push(("project", json!({ "changes": now })));
             }
         }
-        events.extend(self.waiting.drain(..).map(|event| ("server", event)));
+        events.append(&mut self.waiting);
         if std::mem::take(&mut self.lost) {
             events.push(("lost", json!({})));
         }
@@ -361,7 +401,7 @@ impl Feed {
 }
 
 /// Names of the topics.
-const TOPICS: [&str; 5] = ["calls", "jobs", "stats", "server", "project"];
+const TOPICS: [&str; 6] = ["calls", "jobs", "stats", "server", "project", "conversations"];
 
 /// Waits for a change of a source; for ever without one.
 async fn news(source: Option<&mut watch::Receiver<u64>>) {
@@ -373,7 +413,7 @@ async fn news(source: Option<&mut watch::Receiver<u64>>) {
     std::future::pending().await
 }
 
-async fn next_event(source: Option<&mut Subscription>) -> Result<Arc<helmdeck_events::Event>, Lagged> {
+async fn next_event(source: Option<&mut Subscription>) -> Result<Arc<Event>, Lagged> {
     if let Some(source) = source
         && let Some(event) = source.next().await
     {

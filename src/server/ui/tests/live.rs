@@ -4,6 +4,7 @@ use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use futures_util::StreamExt;
 use helmdeck_core::Identity;
+use helmdeck_events::{EventKind, Who};
 use http::{Request, StatusCode};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -149,6 +150,55 @@ async fn callers_see_their_own_calls_only() {
     assert_eq!(refused.status, 403);
     let refused = fixture.send(Method::GET, "/api/v1/events?topics=server", &[("authorization", &bob)], "").await;
     assert_eq!(refused.status, 403);
+}
+
+#[tokio::test]
+async fn callers_follow_their_own_conversations_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fixture, system) = with_auth(folder.path()).await;
+    let tokens = ["ann", "bob"].map(|user| bearer(&system, user, "memory:read"));
+    let [ann, bob] = tokens;
+    let (ann, bob) = (ann.await, bob.await);
+    let admin = bearer(&system, "root", "admin").await;
+    let open = async |query: &str, who: &str| {
+        let mut stream =
+            Stream::open(&fixture.router, &format!("/api/v1/events?topics={query}"), &[("authorization", who)]).await;
+        assert!(stream.0.next().await.unwrap().unwrap().starts_with(b":"), "nothing yet");
+        stream
+    };
+    let mut of_ann = open("conversations", &ann).await;
+    let mut of_bob = open("conversations", &bob).await;
+    let mut of_all = open("conversations,server", &admin).await;
+    let mut of_bob_too = open("conversations&user=bob&tenant=acme", &admin).await;
+    let mut of_server = open("server", &admin).await;
+    let publish = |user: &str, new: &'static str| {
+        let text = |text: &str| Some(text.to_owned());
+        let who = Who { tenant: text("acme"), user: text(user), session: text("s") };
+        let (prior, reason) = ("healthy", "summarizer_failed");
+        fixture.engine.events().publish(EventKind::MemoryHealthChanged { who, prior, new, reason });
+    };
+    publish("ann", "retry");
+    publish("bob", "retry");
+    fixture.engine.events().publish(EventKind::CachePurged { what: "all".to_owned(), rows: 7 });
+    let event = data(&of_ann.next().await);
+    let expected = ("memory.health_changed", "ann", "s", "retry", "summarizer_failed");
+    let of = |name: &str| event[name].as_str().unwrap();
+    assert_eq!((of("type"), of("user"), of("session"), of("new"), of("reason")), expected);
+    assert_eq!(data(&of_bob.next().await)["user"], "bob");
+    assert_eq!(data(&of_bob_too.next().await)["user"], "bob");
+    assert_eq!(data(&of_server.next().await)["rows"], 7, "the server's topic has no conversations");
+    let mut all = String::new();
+    while !all.contains("cache_purged") {
+        all.push_str(&of_all.next().await);
+    }
+    assert!(all.contains("\"ann\"") && all.contains("\"bob\"") && all.contains("event: conversations"), "{all}");
+    for (query, who) in [("conversations&user=ann", &bob), ("conversations,server", &bob)] {
+        let path = format!("/api/v1/events?topics={query}");
+        assert_eq!(fixture.send(Method::GET, &path, &[("authorization", who)], "").await.status, 403, "{query}");
+    }
+    let unread = bearer(&system, "eve", "packs:run").await;
+    let path = "/api/v1/events?topics=conversations";
+    assert_eq!(fixture.send(Method::GET, path, &[("authorization", &unread)], "").await.status, 403);
 }
 
 #[tokio::test]
