@@ -202,7 +202,21 @@ async fn a_conversation_is_added_to_shown_exported_flushed_and_restored() {
     let prompt = desk.call(&me, "context", json!({"session": "s", "format": "prompt"})).await.unwrap();
     let text = prompt["prompt"].as_str().unwrap();
     assert!(text.contains("\"two!\"") && text.contains("</read_only_conversation_memory>"), "{text}");
-    assert_eq!(prompt["tokens"], context["tokens"]);
+    assert!(prompt["tokens"].as_u64().unwrap() > 100, "with its rules: {prompt}");
+    let messages = desk.call(&me, "context", json!({"session": "s", "format": "messages"})).await.unwrap();
+    let said_so = |role: &str, content: &str| json!({"role": role, "content": content});
+    let expected =
+        [said_so("user", "one"), said_so("assistant", "one!"), said_so("user", "two"), said_so("assistant", "two!")];
+    assert_eq!(messages["messages"], json!(expected));
+    let goal = |goal: &str, pinned: bool| json!({"goal": goal, "pinned": pinned});
+    assert_eq!(desk.call(&me, "pin", json!({"session": "s"})).await.unwrap(), goal("one", false));
+    let pin = json!({"session": "s", "goal": format!("ship it, {CANARY}")});
+    assert_eq!(desk.call(&me, "pin", pin).await.unwrap(), goal("ship it, [secret]", true));
+    let pinned = desk.call(&me, "context", json!({"session": "s"})).await.unwrap();
+    assert_eq!(pinned["goal"], "ship it, [secret]");
+    let both = desk.call(&me, "pin", json!({"session": "s", "goal": "x", "clear": true})).await.unwrap_err();
+    assert_eq!(both.code(), Code::InvalidInput);
+    assert_eq!(desk.call(&me, "pin", json!({"session": "s", "clear": true})).await.unwrap(), goal("one", false));
 
     let listed = desk.call(&me, "list", json!({"session": "s", "limit": 1})).await.unwrap();
     assert_eq!((&listed["total"], listed["items"].as_array().unwrap().len()), (&json!(2), 1));
@@ -425,7 +439,7 @@ async fn a_secret_of_the_call_reaches_no_turn_and_no_name() {
     });
     desk.call(&me, "add", turn.clone()).await.unwrap();
     let kept = desk.raw(&me, "snapshot", "{}").await.unwrap();
-    assert_eq!((kept.matches("the key is [secret].").count(), kept.contains(CANARY)), (9, false), "{kept}");
+    assert_eq!((kept.matches("the key is [secret].").count(), kept.contains(CANARY)), (8, false), "{kept}");
     let record = json!({"strategy": "truncation", "turns": [{"UserMessage": leak, "AssistantResponse": "", "Timestamp": "2026-11-22T16:00:00Z"}]});
     desk.call(&me, "restore", json!({"snapshot": record})).await.unwrap();
     assert_eq!(said(&desk.call(&me, "context", json!({})).await.unwrap()), ["the key is [secret]."]);

@@ -1,7 +1,7 @@
 //! The packs that call one method of the conversation memory.
 
 use async_trait::async_trait;
-use helmdeck_conversation::{Conversations, Snapshot, Strategy, SummaryStatus, prompt};
+use helmdeck_conversation::{Conversations, Format, Snapshot, Strategy, SummaryStatus};
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -48,14 +48,6 @@ struct ContextInput {
     format: Format,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Format {
-    #[default]
-    Json,
-    Prompt,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PinInput {
@@ -63,18 +55,6 @@ struct PinInput {
     goal: Option<String>,
     #[serde(default)]
     clear: bool,
-}
-
-/// A context as text.
-#[derive(Serialize)]
-struct Prompt {
-    strategy: Strategy,
-    /// `None` = there is nothing to show.
-    prompt: Option<String>,
-    tokens: u64,
-    omitted_turns: u64,
-    over_budget: bool,
-    unreadable: u64,
 }
 
 #[derive(Serialize)]
@@ -92,20 +72,9 @@ struct RestoreInput {
 }
 
 handler!(
-    /// `conversation.context`: the context of the next model call, as data or as a prompt.
+    /// `conversation.context`: the context of the next model call.
     ShowContext, |conversation, input: ContextInput| {
-        let patch = conversation.memory.context(&conversation.identity).await?;
-        match input.format {
-            Format::Json => Reply::value(&patch),
-            Format::Prompt => Reply::value(&Prompt {
-                strategy: patch.strategy,
-                prompt: prompt::render(&patch),
-                tokens: patch.tokens,
-                omitted_turns: patch.omitted_turns,
-                over_budget: patch.over_budget,
-                unreadable: patch.unreadable,
-            }),
-        }
+        Reply::value(&conversation.memory.render(&conversation.identity, input.format).await?)
     }
 );
 

@@ -84,7 +84,7 @@ pub enum TokenCounter {
 pub struct Config {
     /// The strategy. Default `truncation`.
     pub strategy: Strategy,
-    /// Maximum tokens of a context: its summary and its turns. 0 = unbounded. Default 8000.
+    /// Maximum tokens of a context as it is rendered: goal, summary, turns, fences. 0 = unbounded. Default 8000.
     pub budget_tokens: u64,
     /// Number of newest turns that `rolling_summary` keeps out of the summary. At least 1. Default 4.
     pub recent_turns: usize,

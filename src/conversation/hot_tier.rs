@@ -26,7 +26,7 @@ const TURN_BYTES: u64 = 320;
 const MEMBER_BYTES: usize = 96;
 
 /// Cached copy of a conversation: head, checkpoint and the newest turns.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct CachedConversation {
     pub(crate) state: StoredState,
     /// The newest turns that are not in the summary, oldest first.
@@ -35,16 +35,14 @@ pub(crate) struct CachedConversation {
     pub(crate) below: u64,
     /// Number of the newest turns that are unreadable.
     pub(crate) unreadable: u64,
-    /// Tokens of the summary.
-    pub(crate) summary_tokens: u64,
-    /// Tokens of the goal.
-    goal_tokens: u64,
+    /// Tokens of a context without turns.
+    fixed: u64,
     /// Bytes of the checkpoint's texts.
     checkpoint_bytes: u64,
     /// Tokens of `turns`.
     tokens: u64,
     /// Bytes of `turns`.
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// Time of the last check against the store.
     checked_at: Duration,
 }
@@ -57,8 +55,7 @@ impl CachedConversation {
             turns: loaded.turns.into(),
             below,
             unreadable: loaded.unreadable,
-            summary_tokens: 0,
-            goal_tokens: 0,
+            fixed: 0,
             checkpoint_bytes: 0,
             tokens: 0,
             bytes: 0,
@@ -74,18 +71,12 @@ impl CachedConversation {
 
     fn weigh_checkpoint(&mut self, counter: Counter) {
         let checkpoint = &self.state.checkpoint;
-        self.summary_tokens = counter.count(&checkpoint.summary);
-        self.goal_tokens = checkpoint.goal().map_or(0, |goal| counter.count(goal));
+        self.fixed = checkpoint.fixed(counter);
         let other = checkpoint.other.iter().map(|(name, value)| name.len() + value.as_str().len() + MEMBER_BYTES);
         let base = checkpoint.base.as_ref().map_or(0, |base| base.summary.len());
         let goals = [&checkpoint.opening, &checkpoint.pinned].into_iter().flatten().map(String::len);
         let texts = checkpoint.summary.len() + base + goals.sum::<usize>();
         self.checkpoint_bytes = (texts + other.sum::<usize>()) as u64;
-    }
-
-    /// Returns the tokens of summary and goal.
-    pub(crate) const fn fixed(&self) -> u64 {
-        self.summary_tokens.saturating_add(self.goal_tokens)
     }
 
     /// Returns the number of readable unsummarised turns.
@@ -98,8 +89,8 @@ impl CachedConversation {
         if config.strategy != Strategy::RollingSummary {
             return 0;
         }
-        let newest_first = self.turns.iter().rev().map(|kept| kept.tokens);
-        due::backlog(config, self.fixed(), self.raw_turns(), newest_first)
+        let newest_first = self.turns.iter().rev().map(StoredTurn::room);
+        due::backlog(config, self.fixed, self.raw_turns(), newest_first)
     }
 
     /// Returns whether the cached turns answer any question: they are all there, or more than fit.

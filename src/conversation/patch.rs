@@ -2,28 +2,26 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use crate::config::Strategy;
 use crate::turn::ConversationTurn;
 use crate::turn_id::TurnId;
 
 /// The context patch: what an agent puts before its next question.
 ///
-/// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted ones. Its JSON has
-/// the members below; `goal` and `summary` are left out if they are empty.
-#[derive(Clone, PartialEq, Eq, Default, Serialize)]
+/// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted ones. Transports write
+/// it as a [`crate::RenderedContext`].
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct LlmContextPatch {
     /// The strategy.
     pub strategy: Strategy,
     /// The goal: the pinned one, or else what the user asked for first, unless that turn is shown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     /// The summary of the turns before the recent ones; may be empty.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub summary: String,
     /// The turns after the summary, oldest first.
     pub recent_turns: Vec<RecentTurn>,
+    /// Whether the summary was longer than its limit or the room for it, and lacks its oldest part.
+    pub summary_cut: bool,
     /// The tokens of goal, summary and turns, by the configured counter.
     pub tokens: u64,
     /// Number of turns after the summary that the budget leaves out. They stay stored.

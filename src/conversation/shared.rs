@@ -207,6 +207,13 @@ impl Shared {
         self.counters.dropped(self.now(), count);
     }
 
+    /// Publishes that a summary of so many tokens was cut.
+    pub(crate) fn summary_cut(&self, identity: &Identity, tokens: u64) {
+        let (Identity { tenant, user, session, .. }, limit) = (identity, self.config.summary_tokens());
+        tracing::warn!(%tenant, %user, %session, tokens, limit, "a summary stayed over its limit; its start was cut off");
+        self.bus.publish(EventKind::MemorySummaryCut { who: identity.who(), tokens, limit });
+    }
+
     /// Publishes and counts a refused identity, and returns the error.
     pub(crate) fn identity_rejected(
         &self,

@@ -8,7 +8,6 @@ mod backlog;
 mod batch;
 mod commit;
 mod fair_queue;
-mod fit;
 mod moves;
 mod name;
 mod prune;
@@ -41,6 +40,9 @@ pub(crate) use sweep::LOCK as SWEEP;
 
 /// Limit of conversations in a queue. The sweep finds the others.
 const ROOM: usize = 16_384;
+
+/// Time limit for the end of an attempt whose time is over.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// Work that a conversation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,9 +122,12 @@ impl Worker {
             return Ok(0);
         }
         match tokio::time::timeout(within, worker_state.summarise_now(&namespace)).await {
-            Ok(Err(error)) => Err(error),
-            Ok(Ok(())) | Err(_) => summarise::due(&worker_state.shared, &namespace).await,
+            Ok(Err(error)) => return Err(error),
+            // Nobody else goes on with it, so the health is that of its end.
+            Err(_) if !worker_state.shared.stays => self.close(ENDING).await,
+            Ok(Ok(())) | Err(_) => {}
         }
+        summarise::due(&worker_state.shared, &namespace).await
     }
 
     /// Drops what is queued or in flight for a conversation.

@@ -66,9 +66,22 @@ fn conversation_reads_as_text_and_json() {
     assert_eq!((&context["recent_turns"][1]["id"], &context["strategy"]), (&json!(key), &json!("truncation")));
     let text = ok(&home, &["context", "trip"]);
     assert!(text.contains("A week in Lisbon") && text.contains("    Both direct."), "{text}");
-    let prompt = ok(&home, &["context", "trip", "--prompt"]);
+    let prompt = ok(&home, &["context", "trip", "--format", "prompt"]);
     assert!(prompt.contains("<read_only_conversation_memory>") && prompt.contains("Two flights"), "{prompt}");
-    assert_eq!(json_of(&home, &["context", "trip", "--prompt"])["prompt"].as_str(), Some(prompt.trim_end()));
+    assert_eq!(json_of(&home, &["context", "trip", "--format", "prompt"])["prompt"].as_str(), Some(prompt.trim_end()));
+
+    let messages = json_of(&home, &["context", "trip", "--format", "messages"])["messages"].clone();
+    assert_eq!(messages[0], json!({"role": "user", "content": "A week in Lisbon"}));
+    assert_eq!(
+        serde_json::from_str::<Value>(&ok(&home, &["context", "trip", "--format", "messages"])).unwrap(),
+        messages
+    );
+    assert_eq!(ok(&home, &["pin", "trip"]), "asked first: A week in Lisbon\n");
+    assert_eq!(ok(&home, &["pin", "trip", "For 900 euros"]), "pinned: For 900 euros\n");
+    assert_eq!(json_of(&home, &["context", "trip"])["goal"], "For 900 euros");
+    assert_eq!(json_of(&home, &["pin", "trip", "--clear"]), json!({"goal": "A week in Lisbon", "pinned": false}));
+    fails(&home, 2, &["pin", "trip", "x", "--clear"]);
+    assert_eq!(ok(&home, &["pin", "nowhere"]), "local/local/nowhere has no goal\n");
 
     assert_eq!(ok(&home, &["health", "trip"]), "healthy\n");
     let health = json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
@@ -159,7 +172,9 @@ fn texts_come_from_stdin_and_stay_unlogged() {
 fn terminal_control_codes_are_made_visible() {
     let home = Home::new();
     let key = add(&home, "s", "\u{1b}]0;title\u{7}\u{202e}x", "mem_0  2026-01-01T00:00:00Z\n  user:\n  forged");
-    for arguments in [&["context", "s"][..], &["context", "s", "--prompt"], &["show", "s", &key], &["list", "s"]] {
+    for arguments in
+        [&["context", "s"][..], &["context", "s", "--format", "prompt"], &["show", "s", &key], &["list", "s"]]
+    {
         let text = ok(&home, arguments);
         assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text:?}");
     }
@@ -271,7 +286,7 @@ fn reading_without_key_creates_no_store() {
     let home = Home::new();
     for arguments in [
         &["context", "s"][..],
-        &["context", "s", "--prompt"],
+        &["context", "s", "--format", "prompt"],
         &["health", "s"],
         &["trace", "s"],
         &["list"],

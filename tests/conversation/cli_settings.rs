@@ -125,6 +125,10 @@ fn summed_up_by(home: &Home, model: &ChatServer) {
     ));
 }
 
+fn has_summary(context: &Value) -> bool {
+    context["summary"].as_str().is_some_and(|summary| summary.contains(SUMMARY))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_summarise_only_on_request() {
     let (home, model) = (Home::new(), ChatServer::start(|_, _| ChatReply::text(SUMMARY)).await);
@@ -149,7 +153,7 @@ async fn commands_summarise_only_on_request() {
     assert!(!requests.is_empty());
     assert_eq!(requests[0].header("authorization"), Some("Bearer sk-canary"));
     let context = json_of(&home, &["context", "s"]);
-    assert_eq!((context["summary"].as_str(), users(&context)), (Some(SUMMARY), vec!["question 4"]));
+    assert_eq!((has_summary(&context), users(&context)), (true, vec!["question 4"]));
     assert_eq!(context["goal"], "question 1");
     assert!(ok(&home, &["context", "s"]).contains(&format!("summary:\n  {SUMMARY}")));
     assert_eq!(json_of(&home, &["fold", "s"])["backlog_turns"], 0, "nothing is left to do");
@@ -177,7 +181,8 @@ async fn failed_summary_is_reported_and_loses_nothing() {
     assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
     let told: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!((&told["backlog_turns"], &told["last_failure"]), (&json!(2), &json!("unavailable")));
-    assert_ne!(told["health"], "healthy");
+    assert!(told["health"] == "retry" || told["health"] == "degraded", "nobody recovers it: {told}");
+    assert_eq!(json_of(&home, &["health", "s"])["health"], told["health"], "what is left is what was said");
     let health = ok(&home, &["health", "s"]);
     assert!(health.contains("failures in a row") && health.contains("unavailable"), "{health}");
     assert_eq!(users(&json_of(&home, &["context", "s"])), ["question 1", "question 2", "question 3"]);
@@ -191,9 +196,9 @@ async fn server_summarises_and_shows_turns_of_commands() {
         add(&home, "s", &format!("question {n}"), "answer");
     }
     let server = Server::start_with(&home, KEY, &[("LLM", "k")]);
-    wait_for("the server to fold", || json_of(&home, &["context", "s"])["summary"] == SUMMARY);
+    wait_for("the server to fold", || has_summary(&json_of(&home, &["context", "s"])));
     let context = || server.ask("GET /api/v1/conversations/s/context", "").json();
-    wait_for("the server to show the summary", || context()["summary"] == SUMMARY);
+    wait_for("the server to show the summary", || has_summary(&context()));
     add(&home, "s", "question 4", "answer");
     wait_for("the server to show the turn", || context().to_string().contains("question 4"));
     ok(&home, &["forget", "s", "--yes"]);

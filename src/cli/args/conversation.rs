@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use helmdeck_conversation::TurnTime;
 use helmdeck_core::duration::parse_duration;
 
@@ -23,9 +23,9 @@ pub(crate) enum ConversationCommand {
     Context {
         #[command(flatten)]
         which: ConversationIdArgs,
-        /// Print a prompt block, fenced as untrusted data
-        #[arg(long)]
-        prompt: bool,
+        /// Print the context as a model gets it
+        #[arg(long, value_enum)]
+        format: Option<ContextFormat>,
     },
     /// Show the health of a conversation's summary
     Health {
@@ -108,6 +108,15 @@ pub(crate) enum ConversationCommand {
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "5m")]
         within: Duration,
     },
+}
+
+/// Format of a context for a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ContextFormat {
+    /// One text, with every turn fenced as untrusted data
+    Prompt,
+    /// A JSON list of {role, content}, with the user's own words as the user's
+    Messages,
 }
 
 /// Conversation id and its owner.

@@ -189,7 +189,8 @@ pub(super) async fn older_turns_are_folded_by_themselves(s: Fixture) {
             (trace.kept_turns, trace.recent_turn_count, trace.backlog_turns, trace.omitted_turns),
             (10, 4, 0, 0)
         );
-        assert_eq!((trace.summary, trace.estimated_tokens, trace.failures), (patch.summary, patch.tokens, 0));
+        let rendered = memory.render(&alice(), crate::Format::Json).await.unwrap().patch;
+        assert_eq!((trace.summary, trace.estimated_tokens, trace.failures), (patch.summary, rendered.tokens, 0));
         assert_eq!(trace.last_failure, None);
         let folded: Vec<bool> = items(&memory, &alice()).await.iter().map(|item| item.folded).collect();
         assert_eq!(folded, [true, true, true, true, true, true, false, false, false, false]);

@@ -2,14 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
+use helmdeck_events::EventKind;
+
 use super::fixture::{Fixture, add, alice, fold, kept, numbers, recent, sized, turn};
 use super::scripted_summarizer::Action;
-use crate::config::OnOversize;
+use crate::config::{OnOversize, TokenCounter};
 use crate::error::ConversationError;
 use crate::health::Health;
 use crate::patch::LlmContextPatch;
+use crate::render::{self, Format, RenderedContext};
 use crate::summarizer::Failure;
-use crate::tokens::Counter;
+use crate::tokens::{Counter, HEAD_MARK};
 
 /// Returns what the goal takes.
 fn pinned(patch: &LlmContextPatch) -> u64 {
@@ -154,26 +157,153 @@ pub(super) async fn a_rolling_context_fits_its_budget(s: Fixture) {
     assert_eq!(covered + shown + trace.omitted_turns, 40, "every turn is in the summary, in sight, or counted");
 }
 
-/// A summary that stays longer than it may be is cut at last, and never crowds the turns out.
-pub(super) async fn a_summary_that_is_too_long_is_cut(s: Fixture) {
-    s.summarizer.always(Action::Say("word ".repeat(4000)));
-    let memory = s.open_with(|config| {
-        config.budget_tokens = 400;
+/// A summary that stays over its limit is asked for three times, by halves, and then cut at the end of a sentence.
+///
+/// Its end is kept, and everybody is told: the health, an event, the context. The next one that fits ends that.
+pub(super) async fn a_summary_over_its_limit_is_cut_and_told(s: Fixture) {
+    let said: String = (0..400).map(|number| format!("Fact {number} is known. ")).collect();
+    s.summarizer.always(Action::Say(said));
+    let memory = s.open_briefly(|config| {
+        config.budget_tokens = 2000;
         config.summarizer.summary_tokens = 100;
     });
     let counter = Counter::new(memory.config().tokens).unwrap();
-    for number in 0..12 {
-        memory.add_turn(&alice(), sized(number, 40, 40)).await.unwrap();
-    }
+    add(&memory, &alice(), 0..8).await;
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();
     let tokens = counter.count(&patch.summary);
-    assert!((50..=100).contains(&tokens), "{tokens} tokens");
-    assert!(patch.summary.starts_with("word word"));
-    assert!(patch.tokens <= 400);
-    assert_eq!(recent(&patch), numbers(8..12));
-    assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
-    s.moves(&alice(), Health::Healthy);
+    assert!((80..=100).contains(&tokens), "{tokens} tokens");
+    let sentences = patch.summary.strip_prefix(HEAD_MARK).unwrap();
+    assert!(sentences.starts_with("Fact ") && sentences.ends_with("Fact 399 is known."), "{sentences}");
+    assert!(patch.summary_cut);
+    assert_eq!((recent(&patch), patch.tokens <= 2000), (numbers(4..8), true));
+    let asked: Vec<u64> = s.summarizer.calls().iter().map(|call| call.max_tokens).collect();
+    assert_eq!(asked, [100, 50, 25], "three requests for one batch");
+    let trace = memory.trace(&alice()).await.unwrap();
+    let why = trace.last_failure.as_deref();
+    assert_eq!((trace.health, why, trace.backlog_turns), (Health::Degraded, Some("over_limit"), 0));
+    let moves = s.moves_to(&alice(), Health::Degraded).await;
+    assert_eq!(moves, [(Health::Retry, "summarizer_failed"), (Health::Degraded, "retries_exhausted")]);
+    let cuts = || {
+        let cut = |event| match event {
+            EventKind::MemorySummaryCut { tokens, limit, .. } => Some((tokens > 1000, limit)),
+            _ => None,
+        };
+        s.events().into_iter().filter_map(cut).collect::<Vec<_>>()
+    };
+    super::eventually("the event", async || cuts() == [(true, 100)]).await;
+
+    // Nothing waits, so nothing is asked, and the state stays, also for another process.
+    assert_eq!(memory.summarise(&alice(), super::fixture::STUCK).await.unwrap(), 0);
+    assert_eq!(s.summarizer.calls().len(), 3);
+    let fresh = s.another().open();
+    assert_eq!(fresh.health(&alice()).await.unwrap(), Health::Degraded);
+    assert!(fresh.context(&alice()).await.unwrap().summary_cut);
+    fresh.close(super::fixture::STUCK).await;
+
+    s.summarizer.always(Action::Answer);
+    add(&memory, &alice(), 8..12).await;
+    fold(&memory, &alice()).await;
+    super::eventually("healthy", async || memory.health(&alice()).await.unwrap() == Health::Healthy).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    assert!(patch.summary_cut, "what is missing stays missing");
+    s.moves_to(&alice(), Health::Healthy).await;
+    memory.flush(&alice()).await.unwrap();
+    assert!(!memory.context(&alice()).await.unwrap().summary_cut);
+}
+
+/// A request for less is answered at once: the summary is whole, and nothing happened.
+pub(super) async fn a_summary_that_fits_when_asked_again_is_whole(s: Fixture) {
+    s.summarizer.next([Action::Say("word ".repeat(400)), Action::Answer]);
+    let memory = s.open_briefly(|config| {
+        config.budget_tokens = 2000;
+        config.summarizer.summary_tokens = 100;
+    });
+    add(&memory, &alice(), 0..8).await;
+    fold(&memory, &alice()).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((patch.summary.as_str(), patch.summary_cut), ("[0][1][2][3]", false));
+    assert_eq!(s.summarizer.calls().len(), 2);
+    assert_eq!(memory.metrics().summary_failures["over_limit"], 1);
+    assert_eq!(s.moves(&alice(), Health::Healthy), []);
+}
+
+/// Texts of many kinds, by number.
+fn text(number: usize, repeats: usize) -> String {
+    let kinds = [
+        "The port is 5433, and it was moved in March. ",
+        "fn main() { let x = vec!(1, 2); println!(\"{:?}\", x); }\n",
+        "我们决定在三月份把数据库迁移到新的服务器上。",
+        "<b>\\ \"quoted\" & more</b>\t\r\n",
+        "9f86d081884c7d659a2feaa0c55ad015",
+        "🎉👩\u{200d}👩\u{200d}👧\u{202e}\u{e0041} ",
+    ];
+    kinds[number % kinds.len()].repeat(repeats)
+}
+
+/// Returns the tokens of a rendered context, by a counter of its own.
+fn rendered_tokens(counter: Counter, context: &RenderedContext) -> u64 {
+    match context.format {
+        Format::Json => counter.count(&serde_json::to_string(context).unwrap()),
+        Format::Prompt => render::prompt(&context.patch).map_or(0, |text| counter.count(&text)),
+        Format::Messages => {
+            render::messages(&context.patch).iter().map(|message| counter.count(&message.content) + 4).sum()
+        }
+    }
+}
+
+/// The budget holds for what is rendered, with fences and rules, in every format and by every counter.
+///
+/// Once nothing waits for a summary, no turn is left out in any format.
+pub(super) async fn what_is_rendered_fits_its_budget(s: Fixture) {
+    let counters: &[TokenCounter] = if cfg!(feature = "tiktoken") {
+        &[TokenCounter::Chars, TokenCounter::O200kBase]
+    } else {
+        &[TokenCounter::Chars]
+    };
+    let mut random = super::random_operations::numbers(37);
+    let mut below = |limit: u64| usize::try_from(random.next().unwrap() % limit).unwrap();
+    for tokens in counters {
+        for budget in [1200, 2500] {
+            let identity = crate::Identity { session: format!("{tokens:?}-{budget}").into(), ..alice() };
+            let memory = s.open_with(|config| {
+                (config.tokens, config.budget_tokens) = (*tokens, budget);
+                config.summarizer.summary_tokens = 200;
+            });
+            let counter = Counter::new(*tokens).unwrap();
+            for number in 0..30 {
+                let (user, assistant) = (below(8), below(8));
+                let mut turn = turn(number);
+                turn.user_message.push_str(&text(below(6), user));
+                turn.assistant_response.push_str(&text(below(6), assistant));
+                if below(3) == 0 {
+                    turn.trajectory_digest = Some(crate::NewDigest {
+                        tools_invoked: vec!["bash".to_owned(), "repo.fetch".to_owned()],
+                        observations_summary: text(below(6), 3),
+                        ..crate::NewDigest::default()
+                    });
+                    let shown = serde_json::json!({ "path": text(below(6), 2) }).to_string();
+                    turn.artifacts_shown = Some(helmdeck_core::Json::parse(shown).unwrap());
+                }
+                memory.add_turn(&identity, turn).await.unwrap();
+                if number % 7 == 6 {
+                    fold(&memory, &identity).await;
+                }
+                for format in Format::ALL {
+                    let context = memory.render(&identity, format).await.unwrap();
+                    let (counted, patch) = (rendered_tokens(counter, &context), &context.patch);
+                    let state = format!("{tokens:?}, {format:?}, turn {number}: {counted} of {budget}");
+                    assert!(counted <= patch.tokens, "{state}, but it says {}", patch.tokens);
+                    assert!(patch.tokens <= budget && !patch.over_budget, "{state}");
+                    assert_eq!(recent(patch).pop(), Some(number.to_string()), "{state}");
+                    if s.rolls() && number % 7 == 6 {
+                        assert_eq!(patch.omitted_turns, 0, "{state}: nothing waits");
+                    }
+                }
+            }
+            memory.close(super::fixture::STUCK).await;
+        }
+    }
 }
 
 /// What is summarised is due by its tokens too, not only by its number.

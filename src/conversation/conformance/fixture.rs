@@ -79,12 +79,16 @@ impl Fixture {
         self.try_open(config).unwrap()
     }
 
+    /// Opens a memory as a command does: nothing is summarised in the background.
+    pub(crate) fn open_briefly(&self, change: impl FnOnce(&mut Config)) -> ConversationMemory {
+        let mut config = self.config();
+        change(&mut config);
+        ConversationMemory::open_briefly(config, self.dependencies()).unwrap()
+    }
+
     /// Opens a memory in another process that only reads: it neither summarises nor sweeps.
     pub(crate) fn open_to_look(&self, change: impl FnOnce(&mut Config)) -> ConversationMemory {
-        let another = self.another();
-        let mut config = another.config();
-        change(&mut config);
-        ConversationMemory::open_briefly(config, another.dependencies()).unwrap()
+        self.another().open_briefly(change)
     }
 
     /// Prevents sweeps as long as the lock is held.

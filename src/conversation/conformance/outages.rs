@@ -164,6 +164,46 @@ pub(super) async fn recovery_goes_batch_by_batch(s: Fixture) {
     assert_eq!(summarised(&s), numbers(0..12));
 }
 
+/// Whoever stops a recovery, a command whose time is over or a server that ends, leaves a true health.
+pub(super) async fn nobody_leaves_a_recovery_behind(s: Fixture) {
+    s.summarizer.always(Action::Fail(Failure::Unavailable));
+    let memory = s.open();
+    add(&memory, &alice(), 0..12).await;
+    reaches(&memory, Health::Degraded).await;
+    memory.close(super::fixture::STUCK).await;
+    let before = s.moves(&alice(), Health::Healthy).last().unwrap().0;
+    let stored = async || s.another().open_briefly(|_| ()).health(&alice()).await.unwrap();
+    assert_eq!((before, stored().await), (Health::Degraded, Health::Degraded));
+
+    let command = s.another();
+    command.summarizer.always(Action::Hang);
+    // Its time may be over before its first request.
+    while command.summarizer.calls().is_empty() {
+        let memory = command.open_briefly(|_| ());
+        assert_eq!(memory.summarise(&alice(), Duration::from_millis(100)).await.unwrap(), 8);
+        assert_eq!(memory.health(&alice()).await.unwrap(), Health::Degraded, "it says what it leaves");
+        memory.close(super::fixture::STUCK).await;
+        assert_eq!(stored().await, Health::Degraded);
+    }
+    let moves = command.moves(&alice(), before);
+    assert_eq!(moves.last(), Some(&(Health::Degraded, "recovery_batch_failed")), "{moves:?}");
+
+    let server = s.another();
+    server.summarizer.always(Action::Hang);
+    let memory = server.open();
+    add(&memory, &alice(), 12..13).await;
+    server.summarizer.reached(1).await;
+    assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering);
+    memory.close(super::fixture::STUCK).await;
+    assert_eq!(stored().await, Health::Degraded);
+
+    let last = s.another();
+    let memory = last.open();
+    fold(&memory, &alice()).await;
+    reaches(&memory, Health::Healthy).await;
+    assert_eq!(seen(&memory, &alice()).await, numbers(0..13));
+}
+
 /// A tenant whose summaries hang does not delay another one for ever (W15).
 ///
 /// Many conversations are summarised under the limit.

@@ -43,6 +43,8 @@ pub struct Call {
     pub turns: Vec<String>,
     /// The goal.
     pub goal: Option<String>,
+    /// Maximum tokens of the summary.
+    pub max_tokens: u64,
     /// Whether it was answered with a summary.
     pub answered: bool,
 }
@@ -203,6 +205,7 @@ impl Summarizer for ScriptedSummarizer {
                 previous: previous.clone(),
                 turns: turns.clone(),
                 goal: request.goal.clone(),
+                max_tokens: request.max_tokens,
                 answered: false,
             });
             (action, index, released)

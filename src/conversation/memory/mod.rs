@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use helmdeck_core::Clock;
 use helmdeck_events::Bus;
-use helmdeck_memory::{Namespace, Store};
+use helmdeck_memory::{Namespace, Store, StoreError};
 
 use crate::config::{Config, Strategy, TokenCounter};
 use crate::error::{ConversationError, Result};
@@ -24,12 +24,16 @@ use crate::hot_tier::{CachedConversation, HotTier};
 use crate::identity::Identity;
 use crate::metrics::{Counters, Metrics};
 use crate::patch::LlmContextPatch;
+use crate::render::{Format, RenderedContext};
 use crate::rows::{Rows, StoredState};
 use crate::shared::Shared;
 use crate::strategies;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
 use crate::worker::{Due, Worker};
+
+/// Turns of so many bytes are counted by a tokenizer on a blocking thread.
+const INLINE_BYTES: u64 = 16 << 10;
 
 /// Dependencies of a conversation memory.
 #[derive(Clone)]
@@ -171,13 +175,23 @@ impl ConversationMemory {
         self.shared().counters.read(self.shared().hot.bytes())
     }
 
-    /// Returns the context of the next model call.
+    /// Returns the context of the next model call. The budget holds for its texts.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
     pub async fn context(&self, identity: &Identity) -> Result<LlmContextPatch> {
         let namespace = self.gate(identity, "context")?;
-        self.patch(identity, &namespace).await
+        Ok(self.patch(identity, &namespace, None).await?.0)
+    }
+
+    /// Returns the context of the next model call in a format. The budget holds for what is rendered.
+    ///
+    /// # Errors
+    /// As [`Self::context`].
+    pub async fn render(&self, identity: &Identity, format: Format) -> Result<RenderedContext> {
+        let namespace = self.gate(identity, "context")?;
+        let (patch, _) = self.patch(identity, &namespace, Some(format)).await?;
+        Ok(RenderedContext { format, patch })
     }
 
     /// Returns the tokens of the result of [`Self::context`].
@@ -186,7 +200,7 @@ impl ConversationMemory {
     /// As [`Self::context`].
     pub async fn estimate_tokens(&self, identity: &Identity) -> Result<u64> {
         let namespace = self.gate(identity, "estimate_tokens")?;
-        Ok(self.patch(identity, &namespace).await?.tokens)
+        Ok(self.patch(identity, &namespace, None).await?.0.tokens)
     }
 
     /// Deletes every turn and the summary, and resets the health. A summary in flight is discarded.
@@ -230,7 +244,8 @@ impl ConversationMemory {
 
     /// Summarises the due turns now, without waiting for the next attempt.
     ///
-    /// Ends when nothing is due or `within` has passed. Returns the number of turns that still wait.
+    /// Ends when nothing is due or `within` has passed. Returns the number of turns that still wait. In a memory that was
+    /// opened briefly, nothing is summarised after that time.
     ///
     /// # Errors
     /// `Corrupt`, `Store`. A failing summarizer is not an error: see the health.
@@ -239,11 +254,21 @@ impl ConversationMemory {
         self.0.worker.summarise(identity, within).await
     }
 
-    async fn patch(&self, identity: &Identity, namespace: &Namespace) -> Result<LlmContextPatch> {
-        if self.keeps_nothing() {
-            return Ok(LlmContextPatch { strategy: Strategy::None, ..LlmContextPatch::default() });
-        }
-        let shared = self.shared();
-        self.ask(identity, namespace, |cached| strategies::view(&shared.config, shared.counter, cached)).await
+    /// Returns a context, and the conversation that it is of.
+    async fn patch(
+        &self,
+        identity: &Identity,
+        namespace: &Namespace,
+        format: Option<Format>,
+    ) -> Result<(LlmContextPatch, CachedConversation)> {
+        let shared = Arc::clone(self.shared());
+        let enough = |cached: &CachedConversation| cached.is_enough(&shared.config).then(|| cached.clone());
+        let conversation = match self.keeps_nothing() {
+            true => CachedConversation::default(),
+            false => self.ask(identity, namespace, enough).await?,
+        };
+        let slow = shared.config.tokens != TokenCounter::Chars && conversation.bytes > INLINE_BYTES;
+        let view = move || (strategies::patch(&shared.config, shared.counter, &conversation, format), conversation);
+        if slow { Ok(tokio::task::spawn_blocking(view).await.map_err(StoreError::unavailable)?) } else { Ok(view()) }
     }
 }

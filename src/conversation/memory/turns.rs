@@ -12,6 +12,7 @@ use super::replace::{IfDamaged, Replacement};
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
 use crate::identity::Identity;
+use crate::render::Format;
 use crate::rows::{Head, Ops, StoredState, StoredTurn};
 use crate::strategies;
 use crate::turn::ConversationTurn;
@@ -227,6 +228,7 @@ impl ConversationMemory {
             let (summary, through) =
                 checkpoint.base.as_ref().map_or_else(Default::default, |base| (base.summary.clone(), base.through));
             (checkpoint.summary, checkpoint.covers_through) = (summary, through);
+            checkpoint.summary_cut &= checkpoint.base.is_some();
         }
         let mut ops = Ops::new(namespace.clone());
         ops.delete_turn(seq);
@@ -239,33 +241,25 @@ impl ConversationMemory {
     /// # Errors
     /// `Corrupt`, `Store`.
     pub async fn trace(&self, identity: &Identity) -> Result<Trace> {
-        let namespace = &self.gate(identity, "trace")?;
-        if self.keeps_nothing() {
-            return Ok(Trace { strategy: Strategy::None, ..Trace::default() });
-        }
-        let shared = self.shared();
-        let config = &shared.config;
-        self.ask(identity, namespace, |cached| {
-            let patch = strategies::view(config, shared.counter, cached)?;
-            let (head, checkpoint) = (&cached.state.head, &cached.state.checkpoint);
-            let rolling = self.summarises();
-            Some(Trace {
-                strategy: config.strategy,
-                summary: patch.summary,
-                recent_turn_count: patch.recent_turns.len() as u64,
-                estimated_tokens: patch.tokens,
-                health: self.health_of(&cached.state),
-                kept_turns: head.turns,
-                kept_bytes: head.bytes,
-                backlog_turns: cached.backlog(config),
-                omitted_turns: patch.omitted_turns,
-                covers_through: if rolling { checkpoint.covers_through } else { 0 },
-                generation: head.generation,
-                failures: if rolling { checkpoint.failures } else { 0 },
-                last_failure: checkpoint.last_failure.clone().filter(|_| rolling),
-            })
+        let namespace = self.gate(identity, "trace")?;
+        let (patch, cached) = self.patch(identity, &namespace, Some(Format::Json)).await?;
+        let (head, checkpoint) = (&cached.state.head, &cached.state.checkpoint);
+        let rolling = self.summarises();
+        Ok(Trace {
+            strategy: patch.strategy,
+            summary: patch.summary,
+            recent_turn_count: patch.recent_turns.len() as u64,
+            estimated_tokens: patch.tokens,
+            health: self.health_of(&cached.state),
+            kept_turns: head.turns,
+            kept_bytes: head.bytes,
+            backlog_turns: cached.backlog(&self.shared().config),
+            omitted_turns: patch.omitted_turns,
+            covers_through: if rolling { checkpoint.covers_through } else { 0 },
+            generation: head.generation,
+            failures: if rolling { checkpoint.failures } else { 0 },
+            last_failure: checkpoint.last_failure.clone().filter(|_| rolling),
         })
-        .await
     }
 }
 

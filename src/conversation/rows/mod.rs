@@ -32,6 +32,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Strategy, TokenCounter};
 use crate::error::{ConversationError, Result};
 use crate::health::Health;
+use crate::render::FRAME_TOKENS;
+use crate::summarizer::Failure;
 use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
 use crate::turn_id::TurnId;
@@ -79,6 +81,9 @@ pub(crate) struct Checkpoint {
     /// The goal that was pinned in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pinned: Option<String>,
+    /// Whether the summary was longer than its limit, and lacks its oldest part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) summary_cut: bool,
     pub(crate) health: Health,
     /// Consecutive failures of the summarizer.
     #[serde(default)]
@@ -116,6 +121,16 @@ pub(crate) struct StoredTurn {
     pub(crate) turn: Arc<ConversationTurn>,
 }
 
+impl StoredTurn {
+    /// Returns the tokens that the turn takes in the largest format, at most.
+    ///
+    /// What its row has beside the two texts is counted with two bytes for a token.
+    pub(crate) fn room(&self) -> u64 {
+        let texts = (self.turn.user_message.len() + self.turn.assistant_response.len()) as u64;
+        self.tokens.saturating_add(self.bytes.saturating_sub(texts) / 2)
+    }
+}
+
 /// Head and checkpoint of one moment, with the versions to expect (0 = the row doesn't exist).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct StoredState {
@@ -133,9 +148,16 @@ impl Checkpoint {
         self.pinned.as_deref().or(self.opening.as_deref())
     }
 
-    /// Returns the tokens of summary and goal.
+    /// Returns whether an attempt is due though no turn may wait: one that ends the recovery.
+    pub(crate) fn recovers(&self) -> bool {
+        // After a summary that was cut, only the next one makes a difference.
+        let is_cut = || self.last_failure.as_deref() == Some(Failure::OverLimit.as_str());
+        self.health == Health::Recovering || (self.health == Health::Degraded && !is_cut())
+    }
+
+    /// Returns the tokens of a context without turns.
     pub(crate) fn fixed(&self, counter: Counter) -> u64 {
-        counter.count(&self.summary) + self.goal().map_or(0, |goal| counter.count(goal))
+        counter.count(&self.summary) + self.goal().map_or(0, |goal| counter.count(goal)) + FRAME_TOKENS
     }
 }
 

@@ -16,8 +16,8 @@ pub(crate) fn oldest_raw(strategy: Strategy, head: &Head, covers_through: u64) -
 
 /// Returns how many of the oldest unsummarised turns are due to be summarised, for `rolling_summary`.
 ///
-/// `fixed` is the tokens of summary and goal, `unsummarised` the number of turns after the summary, and
-/// `newest_first` the tokens of at least the newest `recent_turns` of them. The newest turn is never due.
+/// `fixed` is the tokens of a context without turns, `unsummarised` the number of turns after the summary, and
+/// `newest_first` the room of at least the newest `recent_turns` of them. The newest turn is never due.
 pub(crate) fn backlog(config: &Config, fixed: u64, unsummarised: u64, newest_first: impl Iterator<Item = u64>) -> u64 {
     let mut kept = 0;
     let mut taken = fixed;

@@ -6,86 +6,114 @@ mod greeting;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-use std::collections::VecDeque;
-
 pub(crate) use due::{backlog, oldest_raw, prune_due};
 pub(crate) use goal::{goal_tokens, is_opening_of, opening};
 
 use crate::config::{Config, Strategy};
 use crate::hot_tier::CachedConversation;
 use crate::patch::{LlmContextPatch, RecentTurn};
-use crate::rows::StoredTurn;
+use crate::render::{Format, Measure};
 use crate::tokens::Counter;
-
-/// Returns the context; `None` if it needs more turns than are cached.
-pub(crate) fn view(config: &Config, counter: Counter, cached: &CachedConversation) -> Option<LlmContextPatch> {
-    cached.is_enough(config).then(|| patch(config, counter, cached))
-}
 
 /// Returns the context of a conversation: the goal, the summary, and the newest turns that fit beside them.
 ///
-/// Under `truncation` there is no summary. Turns that are in neither stay stored; with `rolling_summary` they wait to be
-/// summarised.
-fn patch(config: &Config, counter: Counter, conversation: &CachedConversation) -> LlmContextPatch {
+/// The budget holds for what is rendered in the format; without one, for the texts. Under `truncation` there is no
+/// summary. Turns that are in neither stay stored; with `rolling_summary` they wait to be summarised.
+pub(crate) fn patch(
+    config: &Config,
+    counter: Counter,
+    conversation: &CachedConversation,
+    format: Option<Format>,
+) -> LlmContextPatch {
     let (strategy, checkpoint) = (config.strategy, &conversation.state.checkpoint);
-    let budget = if config.budget_tokens == 0 { u64::MAX } else { config.budget_tokens };
-    let oldest = oldest_raw(strategy, &conversation.state.head, checkpoint.covers_through);
-    let (summary, summary_tokens) = match strategy {
+    let summary = match strategy {
         Strategy::None => return LlmContextPatch { strategy, ..LlmContextPatch::default() },
-        Strategy::Truncation => ("", 0),
-        Strategy::RollingSummary => (checkpoint.summary.as_str(), conversation.summary_tokens),
+        Strategy::Truncation => "",
+        Strategy::RollingSummary => checkpoint.summary.as_str(),
     };
-    let beside = |fixed: u64| newest(&conversation.turns, oldest, budget.saturating_sub(fixed));
-    let mut sight = beside(summary_tokens);
-    // While its turn is shown, no opening is needed.
-    let is_shown =
-        |goal: &str| checkpoint.pinned.is_none() && sight.turns.iter().any(|recent| is_opening_of(goal, &recent.turn));
-    let goal = checkpoint.goal().filter(|goal| !is_shown(goal));
-    let goal = goal.map(|goal| counter.clamp(goal, goal_tokens(config))).filter(|goal| !goal.is_empty());
-    let goal_tokens = goal.as_deref().map_or(0, |goal| counter.count(goal));
-    if goal.is_some() {
-        sight = beside(summary_tokens.saturating_add(goal_tokens));
+    let budget = if config.budget_tokens == 0 { u64::MAX } else { config.budget_tokens };
+    let measure = Measure { counter, format };
+    let oldest = oldest_raw(strategy, &conversation.state.head, checkpoint.covers_through);
+    let newest = Newest::of(conversation, oldest, measure, budget);
+    let goal = checkpoint.goal().map(|goal| counter.clamp(goal, goal_tokens(config)).into_owned());
+    let with = |count: usize, summary: &str, summary_cut: bool| {
+        let recent_turns: Vec<RecentTurn> = newest.turns[..count].iter().rev().cloned().collect();
+        // While its turn is shown, no opening is needed.
+        let is_shown = |goal: &String| {
+            checkpoint.pinned.is_none() && recent_turns.iter().any(|recent| is_opening_of(goal, &recent.turn))
+        };
+        let patch = LlmContextPatch {
+            strategy,
+            goal: goal.clone().filter(|goal| !goal.is_empty() && !is_shown(goal)),
+            summary: summary.to_owned(),
+            summary_cut,
+            omitted_turns: conversation.raw_turns().saturating_sub(count as u64),
+            recent_turns,
+            unreadable: conversation.unreadable,
+            ..LlmContextPatch::default()
+        };
+        LlmContextPatch { tokens: measure.whole(&patch, newest.tokens(count)), ..patch }
+    };
+    // The goal and the newest turn are shown whole. If these two exceed the budget, nothing else is hidden for it.
+    let mut count = newest.turns.len().min(1);
+    if with(count, "", false).tokens > budget {
+        return LlmContextPatch { over_budget: true, ..with(count, summary, checkpoint.summary_cut) };
     }
-    // The goal and the newest turn are shown whole, so the summary gives way. If these two alone exceed the budget,
-    // nothing is hidden.
-    let least = sight.tokens.saturating_add(goal_tokens);
-    let over_budget = least > budget;
-    let (mut summary, mut summary_tokens) = (Cow::Borrowed(summary), summary_tokens);
-    if !over_budget && summary_tokens > budget - least {
-        summary = counter.clamp(&summary, budget - least).into_owned().into();
-        summary_tokens = counter.count(&summary);
-    }
-    LlmContextPatch {
-        strategy,
-        goal: goal.map(Cow::into_owned),
-        summary: summary.into_owned(),
-        omitted_turns: conversation.raw_turns().saturating_sub(sight.turns.len() as u64),
-        over_budget,
-        tokens: least.saturating_add(summary_tokens),
-        recent_turns: sight.turns,
-        unreadable: conversation.unreadable,
-    }
-}
-
-/// The newest turns that fit.
-struct Sight {
-    turns: Vec<RecentTurn>,
-    /// Their tokens.
-    tokens: u64,
-}
-
-/// Returns the newest of `turns` that fit into `room`, oldest first, at least one.
-fn newest(turns: &VecDeque<StoredTurn>, oldest: u64, room: u64) -> Sight {
-    let (mut count, mut tokens) = (0, 0_u64);
-    for kept in turns.iter().rev().take_while(|kept| kept.id.seq >= oldest) {
-        let with = tokens.saturating_add(kept.tokens);
-        if count > 0 && with > room {
-            break;
+    count = newest.turns.len();
+    let (mut summary, mut summary_cut) = (summary.to_owned(), checkpoint.summary_cut && !summary.is_empty());
+    loop {
+        let patch = with(count, &summary, summary_cut);
+        let over = patch.tokens.saturating_sub(budget);
+        if over == 0 {
+            return patch;
         }
-        (count, tokens) = (count + 1, with);
+        if count > 1 {
+            count = newest.without(count, over);
+        } else {
+            summary = counter.tail(&summary, counter.count(&summary).saturating_sub(over)).into_owned();
+            summary_cut = true;
+        }
     }
-    let shown = turns.iter().skip(turns.len() - count);
-    let turns = shown.map(|kept| RecentTurn { id: kept.id, turn: kept.turn.clone() }).collect();
-    Sight { turns, tokens }
+}
+
+/// The newest turns, newest first, as many as may fit.
+struct Newest {
+    turns: Vec<RecentTurn>,
+    /// The tokens that each adds.
+    costs: Vec<u64>,
+}
+
+impl Newest {
+    fn of(conversation: &CachedConversation, oldest: u64, measure: Measure, budget: u64) -> Self {
+        let mut newest = Self { turns: Vec::new(), costs: Vec::new() };
+        let mut tokens = 0_u64;
+        for kept in conversation.turns.iter().rev().take_while(|kept| kept.id.seq >= oldest) {
+            let recent = RecentTurn { id: kept.id, turn: kept.turn.clone() };
+            let cost = measure.turn(kept, &recent);
+            tokens = tokens.saturating_add(cost);
+            if tokens > budget && !newest.turns.is_empty() {
+                break;
+            }
+            newest.turns.push(recent);
+            newest.costs.push(cost);
+        }
+        newest
+    }
+
+    /// Returns the tokens of the `count` newest turns.
+    fn tokens(&self, count: usize) -> u64 {
+        self.costs[..count].iter().fold(0, |sum, cost| sum.saturating_add(*cost))
+    }
+
+    /// Returns how many of the `count` newest turns are left once the oldest ones that free `over` tokens are gone.
+    ///
+    /// It is at least one.
+    fn without(&self, mut count: usize, over: u64) -> usize {
+        let mut freed = 0;
+        while count > 1 && freed < over {
+            count -= 1;
+            freed += self.costs[count];
+        }
+        count
+    }
 }

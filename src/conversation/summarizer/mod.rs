@@ -68,6 +68,8 @@ pub enum Failure {
     TooLong,
     /// The summary was cut off.
     Truncated,
+    /// The summary is longer than its limit.
+    OverLimit,
     /// The answer is empty or not a model's.
     Garbage,
     /// The model repeated itself.

@@ -30,8 +30,8 @@ const RECENT: usize = 4;
 const BATCH: usize = 4;
 /// Number of requests that summarise a conversation if none fails.
 const POINTS: usize = (TURNS - RECENT) / BATCH;
-/// Room for the summary, the opening, the recent turns and a few others, but not for all.
-const BUDGET: u64 = 200;
+/// Room for the summary, the goal, the recent turns with what a format writes around them, but not for all turns.
+const BUDGET: u64 = 1000;
 const MAX_ATTEMPTS: u32 = 3;
 /// Longer than any answer that comes at all.
 const PATIENT: Duration = Duration::from_secs(3600);
@@ -93,7 +93,7 @@ async fn nobody_waits_for_an_endpoint_that_hangs() {
         // Only this trial would ever end what hangs, so whatever returns has not waited for it.
         for memory in [&process.reading, &process.folding] {
             let mark = lock(&trial.cases)[&identity.session].turns;
-            memory.add_turn(&identity, sized(mark, 40, 40)).await.unwrap();
+            memory.add_turn(&identity, sized(mark, 100, 100)).await.unwrap();
             lock(&trial.cases).get_mut(&identity.session).unwrap().turns += 1;
             let (patch, trace) = (memory.context(&identity).await.unwrap(), memory.trace(&identity).await.unwrap());
             lock(&trial.cases)[&identity.session].agrees(&trace, &patch);

@@ -26,7 +26,7 @@ mod clamp;
 #[cfg(test)]
 mod tests;
 
-pub use clamp::MARK;
+pub use clamp::{HEAD_MARK, MARK};
 
 /// A token counter. Copies share one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,14 @@ impl Counter {
     #[must_use]
     pub fn clamp(self, text: &str, max: u64) -> Cow<'_, str> {
         clamp::clamp(self, text, max)
+    }
+
+    /// Shortens a text to at most `max` tokens by its start, with [`HEAD_MARK`] in its place if there is room.
+    ///
+    /// It cuts at the end of a sentence, or of a word if there is none. A text that fits is unchanged.
+    #[must_use]
+    pub fn tail(self, text: &str, max: u64) -> Cow<'_, str> {
+        clamp::tail(self, text, max)
     }
 
     /// Returns the length of a prefix that has at most `max` tokens, close to the longest possible one.

@@ -6,12 +6,20 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 /// Writes compact JSON, with additional characters escaped.
-struct Escaping(fn(char) -> bool);
+struct Escaping {
+    is_unsafe: fn(char) -> bool,
+    /// Whether values that are JSON text already are escaped too. Their unsafe characters are in strings only.
+    raw: bool,
+}
 
 impl Formatter for Escaping {
+    fn write_raw_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        if self.raw { self.write_string_fragment(writer, fragment) } else { writer.write_all(fragment.as_bytes()) }
+    }
+
     fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
-        while let Some((at, character)) = next(rest, self.0) {
+        while let Some((at, character)) = next(rest, self.is_unsafe) {
             writer.write_all(&rest.as_bytes()[..at])?;
             for unit in character.encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;
@@ -79,15 +87,15 @@ fn unseen(character: char) -> bool {
 
 /// Writes a value as Go does.
 pub(super) fn go_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    write_into(out, value, go);
+    write_into(out, value, Escaping { is_unsafe: go, raw: false });
 }
 
 /// Writes a value with every invisible or tag-like character escaped.
 pub(crate) fn escape_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    write_into(out, value, unseen);
+    write_into(out, value, Escaping { is_unsafe: unseen, raw: true });
 }
 
-fn write_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T, unsafe_character: fn(char) -> bool) {
+fn write_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T, escaping: Escaping) {
     // Writing to memory can't fail, and these values all have a JSON form.
-    let _ = value.serialize(&mut Serializer::with_formatter(out, Escaping(unsafe_character)));
+    let _ = value.serialize(&mut Serializer::with_formatter(out, escaping));
 }

@@ -33,7 +33,9 @@ mod tests;
 
 pub(crate) use format::escape_into;
 pub use read::{read_record, read_turn};
+pub(crate) use transport::TransportDigest;
 pub use transport::TransportTurn;
+pub(crate) use write::raw;
 pub use write::{write_record, write_turn};
 
 /// The keys of a record, a turn and a digest.

@@ -66,8 +66,9 @@ fn write<S: Serializer>(
     map.end()
 }
 
+/// A digest as a transport shows it.
 #[derive(serde::Serialize)]
-struct TransportDigest<'a> {
+pub(crate) struct TransportDigest<'a> {
     tools_invoked: &'a [String],
     observations_summary: &'a str,
     reasoning_summary: &'a str,

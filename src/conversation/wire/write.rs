@@ -107,6 +107,6 @@ fn others<M: SerializeMap>(map: &mut M, other: &BTreeMap<String, Json>, known: &
 }
 
 /// Returns the text of a value, or `null` if it is invalid JSON, so that the document stays JSON.
-pub(super) fn raw(json: &Json) -> &RawValue {
+pub(crate) fn raw(json: &Json) -> &RawValue {
     serde_json::from_str(json.as_str()).unwrap_or(RawValue::NULL)
 }

@@ -22,8 +22,6 @@ pub(super) struct Notes {
     pub(super) tried: u64,
     /// Failures of a turn that is alone in its request.
     pub(super) alone: u32,
-    /// Consecutive complete summaries that were too long.
-    pub(super) long: u32,
     /// Consecutive failures of the store.
     pub(super) store_failures: u32,
     /// Whether the long backlog was reported.

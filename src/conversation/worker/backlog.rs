@@ -1,8 +1,7 @@
 //! The turns of a conversation that are due to be summarised.
 
-use crate::health::Health;
 use crate::hot_tier::CachedConversation;
-use crate::rows::StoredState;
+use crate::rows::{StoredState, StoredTurn};
 use crate::shared::Shared;
 use crate::strategies;
 
@@ -17,7 +16,7 @@ pub(super) struct Backlog {
     pub(super) due: u64,
     /// Number of unsummarised turns.
     pub(super) unsummarised: u64,
-    /// Tokens of the newest unsummarised turns, newest first: of those that may stay out of the summary.
+    /// Room of the newest unsummarised turns, newest first: of those that may stay out of the summary.
     newest: Vec<u64>,
 }
 
@@ -33,23 +32,22 @@ impl Backlog {
             through: oldest_of_those.map_or(head.seq, |kept| kept.id.seq.saturating_sub(1)),
             due,
             unsummarised,
-            newest: newest.map(|kept| kept.tokens).collect(),
+            newest: newest.map(StoredTurn::room).collect(),
             state: cached.state.clone(),
         }
     }
 
     /// Returns whether there is nothing to do.
     pub(super) fn is_settled(&self) -> bool {
-        let recovers = matches!(self.state.checkpoint.health, Health::Degraded | Health::Recovering);
-        self.due == 0 && !recovers
+        self.due == 0 && !self.state.checkpoint.recovers()
     }
 
-    /// Returns the tokens of the newest turns, newest first, given the number of unsummarised ones.
+    /// Returns the room of the newest turns, newest first, given the number of unsummarised ones.
     pub(super) fn newest(&self, unsummarised: u64) -> impl Iterator<Item = u64> {
         self.newest.iter().copied().take(usize::try_from(unsummarised).unwrap_or(usize::MAX))
     }
 
-    /// Returns the tokens of summary and goal.
+    /// Returns the tokens of a context without turns.
     pub(super) fn fixed(&self, shared: &Shared) -> u64 {
         self.state.checkpoint.fixed(shared.counter)
     }

@@ -47,6 +47,16 @@ pub(super) fn failed(health: Health, failures: u32, max_attempts: u32) -> Vec<Mo
     }
 }
 
+/// Returns the transitions after a summary that stayed over its limit and was cut.
+pub(super) fn exhausted(health: Health) -> Vec<Move> {
+    failed(health, 1, 1)
+}
+
+/// Returns the transition when a recovery ends because its process does.
+pub(super) fn gave_up(health: Health) -> Option<Move> {
+    (health == Health::Recovering).then_some((health, Health::Degraded, Reason::RecoveryBatchFailed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +70,8 @@ mod tests {
                         started(health).into_iter().collect::<Vec<_>>(),
                         succeeded(health, more),
                         failed(health, failures, 3),
+                        exhausted(health),
+                        gave_up(health).into_iter().collect(),
                     ];
                     for moves in all {
                         let mut at = health;

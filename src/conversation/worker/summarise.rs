@@ -16,7 +16,6 @@ use super::backlog::Backlog;
 use super::batch::Batch;
 use super::commit::Stored;
 use super::fair_queue::JobEnd;
-use super::fit;
 use super::moves;
 use super::name;
 use super::wait;
@@ -36,6 +35,16 @@ const RENEWAL: Duration = Duration::from_secs(2);
 const HEED: Duration = Duration::from_millis(100);
 /// Wait for another process that summarises the same conversation.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
+
+/// Maximum requests for one batch whose summaries are over their limit.
+const REQUESTS: u32 = 3;
+
+/// A summary, as it is stored.
+struct Summary {
+    text: String,
+    /// Tokens of the whole one, if it was cut.
+    cut_from: Option<u64>,
+}
 
 /// Why there is no summary.
 enum NoSummary {
@@ -133,6 +142,9 @@ impl Attempt<'_> {
             ended = self.locked() => ended,
             never = renewing => never,
         };
+        if self.stop.is_cancelled() {
+            self.give_up().await?;
+        }
         // If this fails, the lock expires.
         let _ = lock.release().await;
         ended
@@ -178,6 +190,20 @@ impl Attempt<'_> {
         }
     }
 
+    /// Ends a recovery when the memory is closed: nobody goes on with it.
+    async fn give_up(&mut self) -> Result<()> {
+        let backlog = self.look_anew().await?;
+        if backlog.state.checkpoint.health == Health::Recovering {
+            let end = |backlog: &Backlog| {
+                let checkpoint = backlog.state.checkpoint.clone();
+                let moves = moves::gave_up(checkpoint.health).into_iter().collect();
+                (checkpoint, moves)
+            };
+            self.store(&backlog.state, end).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the wait that applies to requested attempts too.
     ///
     /// It is what the endpoint asks for, and at least the first wait after an earlier request. Repeated requests thus
@@ -207,23 +233,45 @@ impl Attempt<'_> {
         Ok(wait::remaining(wait, failed_at, self.shared.now()))
     }
 
-    /// Asks the summarizer.
-    async fn summarize(&mut self, backlog: &Backlog, batch: &Batch) -> Result<String, NoSummary> {
+    /// Asks the summarizer, again for half as much each time that a summary is over its limit.
+    ///
+    /// The last one is cut at the end of a sentence; its end is kept, because models append the newest turns last.
+    async fn summarize(&self, backlog: &Backlog, batch: &Batch) -> Result<Summary, NoSummary> {
+        let (config, counter) = (&self.shared.config, self.shared.counter);
+        let (checkpoint, max_tokens) = (&backlog.state.checkpoint, config.summary_tokens());
+        let goal = checkpoint.goal();
+        let mut request = SummarizeRequest {
+            // One that was restored, or made with other settings, may be too long for the model; its row stays whole.
+            previous_summary: counter.tail(&checkpoint.summary, max_tokens).into_owned(),
+            turns: batch.turns(counter, &config.summarizer, &self.notes),
+            goal: goal.map(|goal| counter.clamp(goal, strategies::goal_tokens(config)).into_owned()),
+            max_tokens,
+        };
+        let mut asked = 1;
+        loop {
+            let text = self.ask(request.clone()).await?;
+            let tokens = counter.count(&text);
+            if tokens <= max_tokens {
+                return Ok(Summary { text, cut_from: None });
+            }
+            self.shared.counters.summary_failed(Failure::OverLimit);
+            if asked == REQUESTS {
+                let text = counter.tail(&text, max_tokens).into_owned();
+                return Ok(Summary { text, cut_from: Some(tokens) });
+            }
+            asked += 1;
+            request.max_tokens = (request.max_tokens / 2).max(1);
+        }
+    }
+
+    /// Makes one request.
+    async fn ask(&self, request: SummarizeRequest) -> Result<String, NoSummary> {
         let (shared, config) = (self.shared, &self.shared.config);
         let failed = |reason, detail: &str| {
             NoSummary::Failed(SummarizeError { reason, retry_after: None, detail: detail.to_owned() })
         };
         let Some(summarizer) = shared.summarizer.clone() else {
             return Err(failed(Failure::Unavailable, "there is no summarizer"));
-        };
-        let (max_tokens, counter) = (config.summary_tokens(), shared.counter);
-        let goal = backlog.state.checkpoint.goal();
-        // A summary that was restored, or made with other settings, may be too long for the model; its row stays whole.
-        let request = SummarizeRequest {
-            previous_summary: fit::shortened(counter, &backlog.state.checkpoint.summary, max_tokens).into_owned(),
-            turns: batch.turns(counter, &config.summarizer, &self.notes),
-            goal: goal.map(|goal| counter.clamp(goal, strategies::goal_tokens(config)).into_owned()),
-            max_tokens: fit::asked(max_tokens, self.notes.long),
         };
         let identity = self.identity.clone();
         // Its own task: a summarizer that blocks or panics takes no worker with it.
@@ -251,20 +299,12 @@ impl Attempt<'_> {
         if summary.is_empty() {
             return Err(failed(Failure::Garbage, "the summary is empty"));
         }
-        let tokens = counter.count(summary);
-        if tokens > max_tokens {
-            // Models append the newest turns last: cutting off the end would lose those.
-            self.notes.long = self.notes.long.saturating_add(1);
-            if self.notes.long < config.summarizer.max_attempts {
-                return Err(failed(Failure::Truncated, "the summary is longer than it may be"));
-            }
-            tracing::warn!(tokens, max_tokens, "a summary stays too long; its middle is left out");
-        }
-        Ok(fit::shortened(counter, summary, max_tokens).into_owned())
+        Ok(summary.to_owned())
     }
 
     /// Commits a summary.
-    async fn succeeded(&mut self, began: &Backlog, batch: &Batch, summary: String) -> Result<JobEnd> {
+    async fn succeeded(&mut self, began: &Backlog, batch: &Batch, summary: Summary) -> Result<JobEnd> {
+        let Summary { text: summary, cut_from } = summary;
         let config = &self.shared.config;
         let counter = self.shared.counter;
         let summarised = batch.kept.len() as u64 + batch.unreadable;
@@ -284,23 +324,32 @@ impl Attempt<'_> {
                     covers_through: batch.through,
                     base: if gone > 0 { Some(grown(base)) } else { base },
                     summary: summary.clone(),
-                    failures: 0,
-                    last_failure: None,
+                    summary_cut: cut_from.is_some() || backlog.state.checkpoint.summary_cut,
+                    failures: cut_from.map_or(0, |_| REQUESTS),
+                    last_failure: cut_from.map(|_| Failure::OverLimit.as_str().to_owned()),
                     ..backlog.state.checkpoint.clone()
                 };
                 let newest = backlog.newest(unsummarised);
                 more = strategies::backlog(config, checkpoint.fixed(counter), unsummarised, newest) > 0;
-                let moves = moves::succeeded(checkpoint.health, more);
+                let moves = match cut_from {
+                    None => moves::succeeded(checkpoint.health, more),
+                    Some(_) => moves::exhausted(checkpoint.health),
+                };
                 (checkpoint, moves)
             })
             .await?;
         match stored {
-            Stored::At(_) => {
+            Stored::At(version) => {
+                // A cut summary is no reason to wait.
+                self.notes.tried = version;
+                if let Some(tokens) = cut_from {
+                    self.shared.summary_cut(&self.identity, tokens);
+                }
                 self.shared.counters.summaries.fetch_add(1, Ordering::Relaxed);
                 self.shared.recovery_dropped(&self.identity, "unreadable", batch.unreadable);
                 // Grow slowly: the old size may still be too much.
                 self.notes.shrink = self.notes.shrink.saturating_sub(1);
-                (self.notes.clip, self.notes.alone, self.notes.long) = (0, 0, 0);
+                (self.notes.clip, self.notes.alone) = (0, 0);
                 Ok(if more { JobEnd::More } else { JobEnd::Done })
             }
             Stored::Lost => Ok(self.lost()),

@@ -15,7 +15,7 @@ use super::{Due, WorkerState, wait};
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
-use crate::rows::StoredState;
+use crate::rows::{StoredState, StoredTurn};
 use crate::strategies;
 
 /// Name of the lock that allows one sweeping process at a time.
@@ -159,7 +159,7 @@ impl Sweeper {
         if config.strategy != Strategy::RollingSummary || head.turns == 0 {
             return Ok(false);
         }
-        if matches!(checkpoint.health, Health::Degraded | Health::Recovering) {
+        if checkpoint.recovers() {
             return Ok(true);
         }
         let from = strategies::oldest_raw(config.strategy, head, checkpoint.covers_through);
@@ -172,7 +172,7 @@ impl Sweeper {
         }
         let counter = self.worker_state.shared.counter;
         let (kept, _) = self.worker_state.shared.rows.turns(namespace, from, head.seq, config.recent_turns).await?;
-        let newest_first = kept.iter().rev().map(|kept| kept.tokens);
+        let newest_first = kept.iter().rev().map(StoredTurn::room);
         Ok(strategies::backlog(config, checkpoint.fixed(counter), kept.len() as u64, newest_first) > 0)
     }
 

@@ -210,6 +210,7 @@ async fn answers_have_the_documented_shapes() {
         ("Goal", "goal"),
         ("TurnList", "turns?texts=true&limit=1"),
         ("ContextPatch", "context"),
+        ("ContextPatch", "context?format=messages"),
         ("DialogueHealth", "health"),
         ("DialogueTrace", "trace"),
         ("Snapshot", "snapshot"),

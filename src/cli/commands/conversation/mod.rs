@@ -25,7 +25,7 @@ pub(crate) async fn run(setup: &Setup, command: &ConversationCommand) -> Result<
     let on = CommandContext { setup, memory: &opened.memory };
     let answer = match command {
         C::Add(arguments) => add::run(&on, arguments).await,
-        C::Context { which, prompt } => read::context(&on, which, *prompt).await,
+        C::Context { which, format } => read::context(&on, which, *format).await,
         C::Health { which } => read::health(&on, which).await,
         C::Trace { which } => read::trace(&on, which).await,
         C::Snapshot(arguments) => snapshot::take(&on, arguments).await,

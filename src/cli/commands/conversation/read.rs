@@ -3,13 +3,12 @@
 //! They are read-only and create no store.
 
 use helmdeck_conversation::{
-    ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Health, LlmContextPatch, Strategy,
-    SummaryStatus, Trace, TurnFilter, TurnId, TurnInfo, TurnPage, prompt,
+    ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Format, Health, LlmContextPatch,
+    Strategy, SummaryStatus, Trace, TurnFilter, TurnId, TurnInfo, TurnPage, render,
 };
-use serde_json::json;
 
 use super::context::{CommandContext, identity, seconds, shown};
-use crate::args::{ConversationIdArgs, ConversationListArgs};
+use crate::args::{ContextFormat, ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
 use crate::output::{columns, size};
 use crate::table::table;
@@ -21,17 +20,29 @@ const PAGE: usize = 200;
 ///
 /// # Errors
 /// Exit 8 if the conversation does not open.
-pub(super) async fn context(on: &CommandContext<'_>, which: &ConversationIdArgs, as_prompt: bool) -> Result<()> {
-    let patch = on.memory.context(&identity(which)).await?;
-    if as_prompt {
-        let block = prompt::render(&patch);
-        return on.print(&json!({ "prompt": block }), || block.clone().unwrap_or_default());
-    }
-    on.print(&patch, || text(&patch))
+pub(super) async fn context(
+    on: &CommandContext<'_>,
+    which: &ConversationIdArgs,
+    format: Option<ContextFormat>,
+) -> Result<()> {
+    let format = match format {
+        None => Format::Json,
+        Some(ContextFormat::Prompt) => Format::Prompt,
+        Some(ContextFormat::Messages) => Format::Messages,
+    };
+    let context = on.memory.render(&identity(which), format).await?;
+    on.print(&context, || match format {
+        Format::Json => text(&context.patch),
+        Format::Prompt => render::prompt(&context.patch).unwrap_or_default(),
+        Format::Messages => serde_json::json!(render::messages(&context.patch)).to_string(),
+    })
 }
 
 fn text(patch: &LlmContextPatch) -> String {
     let mut text = format!("{}, {} tokens", patch.strategy, patch.tokens);
+    if patch.summary_cut {
+        text.push_str(", summary cut");
+    }
     for (count, what) in [(patch.omitted_turns, "left out"), (patch.unreadable, "unreadable")] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));

@@ -97,7 +97,7 @@ impl Trial {
         // All turns are there before anything is summarised: the first sweep comes soon.
         for identity in self.identities() {
             for mark in reading.trace(&identity).await.unwrap().kept_turns as usize..TURNS {
-                reading.add_turn(&identity, sized(mark, 40, 40)).await.unwrap();
+                reading.add_turn(&identity, sized(mark, 100, 100)).await.unwrap();
             }
         }
         let folding = ConversationMemory::open(config, dependencies).unwrap();

@@ -65,7 +65,7 @@ impl Summarizer for Watched {
         };
         if spoilt.is_some() && talks {
             let mark = lock(&self.cases)[&identity.session].turns;
-            folding.add_turn(identity, sized(mark, 40, 40)).await.unwrap();
+            folding.add_turn(identity, sized(mark, 100, 100)).await.unwrap();
             lock(&self.cases).get_mut(&identity.session).unwrap().turns += 1;
         }
         if spoilt == Some(number) {

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::fixtures::ALL;
 use crate::config::Strategy;
 use crate::patch::{LlmContextPatch, RecentTurn};
+use crate::render::{Format, RenderedContext};
 use crate::snapshot::Snapshot;
 use crate::summarizer::{SummarizeRequest, SummarizeResponse};
 use crate::turn::{ConversationTurn, NewTurn};
@@ -23,30 +24,32 @@ fn patch_has_the_form_of_the_transports() {
     let id = |seq| TurnId { seq, nonce: 0xabc };
     let patch = LlmContextPatch {
         strategy: Strategy::RollingSummary,
-        summary: "so far".to_owned(),
+        summary: String::new(),
         goal: Some("goal".to_owned()),
         recent_turns: turns.iter().zip(5..).map(|(turn, seq)| RecentTurn { id: id(seq), turn: turn.clone() }).collect(),
+        summary_cut: false,
         tokens: 77,
         omitted_turns: 2,
         over_budget: true,
         unreadable: 1,
     };
     let expected = concat!(
-        r#"{"strategy":"rolling_summary","goal":"goal","summary":"so far","recent_turns":["#,
+        r#"{"strategy":"rolling_summary","goal":"goal","recent_turns":["#,
         r#"{"id":"mem_000000000000000500000abc","user_message":"u4","assistant_response":"a4","timestamp":"2026-05-14T09:34:00Z"},"#,
         r#"{"id":"mem_000000000000000600000abc","user_message":"u5","assistant_response":"a5","timestamp":"2026-05-14T09:35:00.123456789Z","#,
         r#""trajectory_digest":{"tools_invoked":["repo.fetch","fs.read"],"observations_summary":"two files & a test","#,
         r#""reasoning_summary":"the test is newer","artifacts_refs":["art_01"]},"artifacts_shown":{"path":"src/main.go"}}],"#,
-        r#""tokens":77,"omitted_turns":2,"over_budget":true,"unreadable":1}"#,
+        r#""summary_cut":false,"tokens":77,"omitted_turns":2,"over_budget":true,"unreadable":1}"#,
     );
-    assert_eq!(serde_json::to_string(&patch).unwrap(), expected);
+    let rendered = RenderedContext { format: Format::Json, patch };
+    assert_eq!(serde_json::to_string(&rendered).unwrap(), expected);
 }
 
 #[test]
 fn an_empty_patch_says_so() {
     assert_eq!(
-        serde_json::to_value(LlmContextPatch::default()).unwrap(),
-        json!({"strategy": "truncation", "recent_turns": [], "tokens": 0, "omitted_turns": 0, "over_budget": false, "unreadable": 0})
+        serde_json::to_value(RenderedContext { format: Format::Json, patch: LlmContextPatch::default() }).unwrap(),
+        json!({"strategy": "truncation", "recent_turns": [], "summary_cut": false, "tokens": 0, "omitted_turns": 0, "over_budget": false, "unreadable": 0})
     );
 }
 

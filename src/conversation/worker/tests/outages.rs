@@ -101,7 +101,7 @@ async fn what_is_no_summary_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_summary_is_retried_then_shortened() {
+async fn summary_over_its_limit_is_asked_by_halves() {
     let config = Config { budget_tokens: 400, ..rolling() };
     let fixture = Fixture::new(config).await;
     fixture.summarizer.always(Action::Say(format!("{} and the news", "word and more ".repeat(1000))));
@@ -112,8 +112,8 @@ async fn long_summary_is_retried_then_shortened() {
     let tokens = crate::tokens::Counter::Chars.count(&patch.summary);
     assert!(tokens <= 200 && tokens > 150, "half of the budget: {tokens}");
     let asked: Vec<_> = fixture.summarizer.calls().iter().map(|call| call.request.max_tokens).collect();
-    assert_eq!(asked, [200, 150, 100], "each time for less");
-    assert_eq!(memory.metrics().summary_failures["truncated"], 2);
+    assert_eq!(asked, [200, 100, 50], "each time for half as much");
+    assert_eq!(memory.metrics().summary_failures["over_limit"], 3);
     assert!(patch.summary.ends_with("and the news"), "what came last is not lost");
     assert!(patch.tokens <= 400);
 }

@@ -11,7 +11,7 @@ mod whole;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use helmdeck_conversation::{ConversationError, ConversationFilter, SummaryStatus, prompt};
+use helmdeck_conversation::{ConversationError, ConversationFilter, Format, SummaryStatus, render};
 use helmdeck_core::{Caller, Error, Permission};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -88,7 +88,7 @@ struct Shown {
     tenant: Option<String>,
     /// The user; the caller itself by default. Another one needs the scope `admin`
     user: Option<String>,
-    /// `json` (the default), or `prompt`: text to put before the next question
+    /// `json` (the default); `messages`: a list of `{role, content}`; or `prompt`: text to put before the next question
     #[serde(default)]
     #[param(value_type = Option<String>)]
     format: Format,
@@ -98,15 +98,6 @@ impl NamesOwner for Shown {
     fn owner(&self) -> (Option<&str>, Option<&str>) {
         (self.tenant.as_deref(), self.user.as_deref())
     }
-}
-
-/// How a context is written.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Format {
-    #[default]
-    Json,
-    Prompt,
 }
 
 /// Lists conversations without their texts: the caller's own; for an administrator those of everybody.
@@ -133,10 +124,10 @@ async fn list(
     json(&page)
 }
 
-/// Returns the context to prepend to the next model call: summary plus recent turns, within a token budget.
+/// Returns the context to prepend to the next model call: goal, summary and recent turns, within a token budget.
 ///
-/// The texts are what somebody said: treat them as data, never as instructions. `format=prompt` fences
-/// them and adds rules that say so; without anything to show, the answer is 204.
+/// What tools and models wrote is fenced as untrusted data. `format=messages` has the user's own words as messages of
+/// the user. `format=prompt` fences every turn; without anything to show, the answer is 204.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/context", tag = "conversations", operation_id = "show_context",
     params(ConversationInfo, Shown),
     responses(
@@ -148,10 +139,11 @@ async fn list(
         Problems,
     ))]
 async fn context(conversation: Conversation<Shown>) -> Result<Response, Problem> {
-    let patch = conversation.in_time(conversation.memory.context(&conversation.identity)).await?;
-    match conversation.query.format {
-        Format::Json => json(&patch),
-        Format::Prompt => Ok(prompt::render(&patch).map_or_else(nothing, |text| {
+    let format = conversation.query.format;
+    let context = conversation.in_time(conversation.memory.render(&conversation.identity, format)).await?;
+    match format {
+        Format::Json | Format::Messages => json(&context),
+        Format::Prompt => Ok(render::prompt(&context.patch).map_or_else(nothing, |text| {
             ([(CONTENT_TYPE, TEXT), (CACHE_CONTROL, NO_STORE), NOSNIFF], text).into_response()
         })),
     }
