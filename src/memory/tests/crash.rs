@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::{get, open_at, put};
-use crate::Store;
+use crate::{Delete, Op, Store};
 use std::sync::Arc;
 
 /// Environment variable that makes the test binary a writer.
@@ -17,9 +17,13 @@ use std::sync::Arc;
 const ROLE: &str = "HELMDECK_TEST_WRITER";
 
 fn writer(path: &Path, name: &str, count: u32) -> Child {
+    process("the_writing_process", &format!("{}\n{name}\n{count}", path.display()))
+}
+
+fn process(main: &str, role: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "tests::crash::the_writing_process", "--nocapture"])
-        .env(ROLE, format!("{}\n{name}\n{count}", path.display()))
+        .args(["--exact", &format!("tests::crash::{main}"), "--nocapture"])
+        .env(ROLE, role)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .spawn()
@@ -134,4 +138,65 @@ async fn kills_lose_no_acknowledged_write() {
     }
     assert_eq!(integrity(&path), "ok");
     println!("{KILLS} kills, {total} acknowledged writes, all there");
+}
+
+/// Rows that a purge removes, and rows that it leaves.
+const GONE: usize = 2000;
+const KEPT: usize = 100;
+
+/// Main function of a process that purges most of a file, and is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "the child learns its role from its environment")]
+async fn the_purging_process() {
+    let Ok(path) = std::env::var(ROLE) else { return };
+    let store = open_at(Path::new(&path)).await.unwrap();
+    for (prefix, count) in [("gone", GONE), ("kept", KEPT)] {
+        let keys = (0..count).map(|index| format!("{prefix}{index}")).collect::<Vec<_>>();
+        for keys in keys.chunks(250) {
+            let puts = keys.iter().map(|key| Op::Put(put(key, &value(key).repeat(4))));
+            store.write(puts.collect()).await.unwrap();
+        }
+    }
+    let gone = Delete::Prefix { namespace: None, kind: None, prefix: "gone".into() };
+    assert_eq!(store.delete(gone).await.unwrap(), GONE as u64);
+    let mut out = std::io::stdout();
+    out.write_all(b"purged\n").and_then(|()| out.flush()).unwrap();
+    // Shrinks the file meanwhile, until it is killed.
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_purge_still_shrinks_the_file() {
+    for in_the_middle in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.db");
+        let mut child = process("the_purging_process", &path.display().to_string());
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        while !lines.next().unwrap().unwrap().ends_with("purged") {}
+        let free = || {
+            let db = rusqlite::Connection::open_with_flags(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+            db.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        let before = free();
+        assert!(before > 1000, "{before} free pages");
+        if in_the_middle {
+            helmdeck_testkit::until("a step", async || free() < before).await;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let store = open_at(&path).await.unwrap();
+        // As the janitor does at the start of a server.
+        assert_eq!(store.sweep_expired(10).await.unwrap(), 0);
+        // About 1 MiB is in use, and 1 MiB is spare.
+        let is_small = async || std::fs::metadata(&path).unwrap().len() < 3 << 20;
+        helmdeck_testkit::until("a smaller file", is_small).await;
+        for index in 0..KEPT {
+            let key = format!("kept{index}");
+            assert_eq!(get(&store, &key).await.unwrap().unwrap().value, value(&key).repeat(4));
+        }
+        assert_eq!(store.stats().await.unwrap().rows, KEPT as u64);
+        store.close().await.unwrap();
+        assert_eq!(integrity(&path), "ok");
+    }
 }

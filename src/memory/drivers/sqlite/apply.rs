@@ -30,8 +30,8 @@ pub(super) struct Work<'c> {
 pub(super) struct Finished {
     /// A caller deleted entries.
     pub(super) forgot: bool,
-    /// Rows were deleted, for any reason.
-    pub(super) rows_went: bool,
+    /// The file may have free pages: rows were deleted, by this transaction or before a sweep.
+    pub(super) freed: bool,
     /// Ids of deleted rows, for reuse.
     pub(super) gone: Vec<i64>,
 }
@@ -59,12 +59,12 @@ impl<'c> Work<'c> {
         if let [op] = batch.ops.as_slice() {
             return Ok(vec![self.op(op, batch)?]);
         }
-        let (usage, forgot, rows_went) = (self.usage.clone(), self.done.forgot, self.done.rows_went);
+        let (usage, forgot, freed) = (self.usage.clone(), self.done.forgot, self.done.freed);
         let gone = self.done.gone.len();
         self.db.prepare_cached("SAVEPOINT batch")?.execute([])?;
         let done: Result<Vec<Written>> = batch.ops.iter().map(|op| self.op(op, batch)).collect();
         if done.is_err() {
-            (self.usage, self.done.forgot, self.done.rows_went) = (usage, forgot, rows_went);
+            (self.usage, self.done.forgot, self.done.freed) = (usage, forgot, freed);
             self.done.gone.truncate(gone);
             self.db.prepare_cached("ROLLBACK TO batch")?.execute([])?;
         }
@@ -88,7 +88,9 @@ impl<'c> Work<'c> {
                 self.done.forgot = true;
                 Ok(Written::Deleted(self.delete(delete)?))
             }
-            PendingOp::Evict { kind, bytes, limit } => Ok(Written::Deleted(self.evict(*kind, *bytes, *limit)?)),
+            PendingOp::Evict { kind, bytes, limit } => {
+                Ok(Written::Deleted(self.evict(*kind, *bytes, *limit)?))
+            }
             PendingOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
         }
     }
@@ -236,6 +238,8 @@ impl<'c> Work<'c> {
 
     fn sweep(&mut self, now: Timestamp, limit: usize) -> Result<u64> {
         locks::sweep(self.db, now)?;
+        // Those of another process, or of one that ended before it gave them back.
+        self.done.freed = true;
         self.delete_where(
             "id IN (SELECT id FROM memory_entries WHERE expires_at IS NOT NULL AND expires_at <= ?1
                      ORDER BY expires_at LIMIT ?2)",
@@ -299,7 +303,7 @@ impl<'c> Work<'c> {
             self.usage.count(self.db, *space, -1, -cost)?;
             self.usage.count_key(key_id, -1);
         }
-        self.done.rows_went |= !gone.is_empty();
+        self.done.freed |= !gone.is_empty();
         self.done.gone.extend(scattered(gone.iter().map(|row| row.0).collect()));
         Ok(gone.len() as u64)
     }

@@ -14,7 +14,7 @@ use crate::error::Result;
 const EMPTY_LOG_AFTER: Duration = Duration::from_millis(100);
 /// How long until the next try if a reader still needed the log.
 const EMPTY_LOG_AGAIN: Duration = Duration::from_secs(1);
-/// How long after a delete the file is checked: new rows may reuse the pages.
+/// How long after a delete or a sweep the file is checked: new rows may reuse the pages.
 const SHRINK_AFTER: Duration = Duration::from_secs(1);
 /// The pause between two steps.
 const SHRINK_AGAIN: Duration = Duration::from_millis(5);
@@ -42,12 +42,12 @@ impl Tidy {
         if finished.forgot && self.empty_log_at.is_none() {
             self.empty_log_at = Some(now + EMPTY_LOG_AFTER);
         }
-        if finished.rows_went && self.shrink_at.is_none() {
+        if finished.freed && self.shrink_at.is_none() {
             self.shrink_at = Some(now + SHRINK_AFTER);
         }
     }
 
-    /// Does the work that is due. A failure only delays it: the next delete tries again.
+    /// Does the work that is due. A failure only delays it: the next delete or sweep tries again.
     pub(super) fn work(&mut self, pool: &ConnectionPool) {
         let now = Instant::now();
         if self.empty_log_at.is_some_and(|at| at <= now) {
@@ -56,7 +56,11 @@ impl Tidy {
         } else if self.shrink_at.is_some_and(|at| at <= now) {
             let step = pool.with(WRITER, false, |pooled| {
                 pooled.set_durable(false)?;
-                shrink(&pooled.connection)
+                // Another process that writes goes first.
+                pooled.connection.busy_timeout(Duration::ZERO)?;
+                let step = shrink(&pooled.connection);
+                pooled.connection.busy_timeout(pool.file().busy_timeout())?;
+                step
             });
             self.shrink_at = None;
             match step.unwrap_or(Step::Nothing) {
@@ -91,7 +95,7 @@ enum Step {
 
 /// Returns some free pages to the file system if there are many.
 ///
-/// A file from before this feature keeps them.
+/// A file that was made without `auto_vacuum` keeps them.
 fn shrink(db: &Connection) -> Result<Step> {
     let surplus = surplus(db)?;
     if surplus <= 0 {
