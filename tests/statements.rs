@@ -66,6 +66,10 @@ const BACKGROUND: &[&str] = &[
     "sealed FROM system_job_calls WHERE id = ANY",
     "system_vault",
     "DELETE FROM memory_changes",
+    // Every 5 s, while cached answers are read: whether anything was ever evicted, and if so, two statements that mark them.
+    "SELECT 1 FROM memory_hands LIMIT 1",
+    "SELECT 1 FROM memory_hands h WHERE",
+    "SET spared_until = 9223372036854775807",
     // While calls miss, once a second: upstreams that are left alone.
     "SELECT key, expires_at FROM system_keys",
 ];

@@ -105,7 +105,7 @@ pub struct Limits {
     pub bytes: u64,
     /// Limit of all entries of kind `cache` together in bytes. Default 4 GiB.
     ///
-    /// The oldest entries of the largest namespace are deleted first.
+    /// Entries of the largest namespace are evicted first, as [`crate::sieve`] chooses them.
     pub cache_bytes: u64,
     /// Limits that replace these for one kind.
     pub kinds: BTreeMap<Kind, KindLimits>,

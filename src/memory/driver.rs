@@ -3,6 +3,7 @@
 //! A driver keeps raw rows, and decides versions and times inside its own transaction. It never sees a key: each call
 //! gets a [`Seal`]. The store checks limits, reads the clock, makes fingerprints and proves the key at the start.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, Resea
 use crate::position::{CaughtUp, DeletePosition};
 use crate::requests::{Batch, Canary, NamespaceOwner, PendingOp, PendingWrite, Position, Quotas, Range, end_of};
 use crate::sealed::{NoSeal, RowSeal, Seal};
+use crate::sieve::Reads;
 use crate::store::{Maintenance, ReadStore, Store};
 
 /// Storage of rows.
@@ -99,6 +101,9 @@ pub trait Driver: Send + Sync + 'static {
         Ok(CaughtUp::NoPositions)
     }
 
+    /// Marks cached answers as read, in the namespaces from which rows were evicted before.
+    async fn mark_read(&self, reads: HashMap<Namespace, HashSet<String>>) -> Result<()>;
+
     /// Removes a subject's name from the notifications that are kept for other processes.
     async fn redact_changes(&self, _subject: &str) -> Result<()> {
         Ok(())
@@ -120,6 +125,8 @@ pub struct DriverStore<D> {
     clock: Arc<dyn Clock>,
     /// Bytes written of kind `cache` since its total was checked.
     written: AtomicU64,
+    /// Cached answers that were read, for the next eviction.
+    reads: Arc<Reads>,
 }
 
 /// Limit of entries per page.
@@ -160,7 +167,7 @@ impl<D: Driver> DriverStore<D> {
         let quotas = Quotas::new(|kind| limits.quota(kind));
         // The first write checks the total, whatever was written before this process began.
         let written = AtomicU64::new(step(limits.cache_bytes));
-        Self { driver: Arc::new(driver), seal, ring, limits, quotas, clock, written }
+        Self { driver: Arc::new(driver), seal, ring, limits, quotas, clock, written, reads: Arc::default() }
     }
 
     fn ring(&self) -> Result<&KeyRing> {
@@ -188,7 +195,7 @@ impl<D: Driver> DriverStore<D> {
     }
 
     fn batch(&self, ops: Vec<PendingOp>, now: Timestamp) -> Batch {
-        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: self.quotas }
+        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: self.quotas, reads: Arc::clone(&self.reads) }
     }
 
     async fn remove(&self, op: PendingOp) -> Result<u64> {
@@ -289,7 +296,11 @@ impl<D: Driver> Keeper for DriverLocks<D> {
 #[async_trait]
 impl<D: Driver> ReadStore for DriverStore<D> {
     async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
-        self.driver.get(namespace, kind, key, self.clock.now(), &self.seal).await
+        let found = self.driver.get(namespace, kind, key, self.clock.now(), &self.seal).await?;
+        if kind == Kind::Cache && found.is_some() {
+            self.reads.note(namespace, key);
+        }
+        Ok(found)
     }
 
     async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
@@ -354,6 +365,15 @@ impl<D: Driver> Maintenance for DriverStore<D> {
 
     async fn trim(&self, limit: usize) -> Result<u64> {
         self.remove(self.evict(limit)).await
+    }
+
+    fn note_read(&self, namespace: &Namespace, key: &str) {
+        self.reads.note(namespace, key);
+    }
+
+    async fn flush_reads(&self) -> Result<()> {
+        let reads = self.reads.take_all();
+        if reads.is_empty() { Ok(()) } else { self.driver.mark_read(reads).await }
     }
 
     async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {

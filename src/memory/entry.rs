@@ -54,7 +54,7 @@ impl Kind {
         matches!(self, Self::Note | Self::Fact | Self::Conversation)
     }
 
-    /// Returns whether a full namespace drops its oldest entry of this kind for a new one.
+    /// Returns whether a full namespace drops an entry of this kind for a new one.
     ///
     /// The other kinds refuse the new entry.
     #[must_use]
@@ -200,7 +200,8 @@ impl EntryMeta {
 /// Limit of rows and bytes ([`EntryMeta::cost`]) of one kind in one namespace.
 ///
 /// When a put would exceed it, expired rows of the namespace and kind are dropped first. Then, if the kind makes room
-/// ([`Kind::makes_room`]), its oldest rows are dropped; otherwise the put is refused.
+/// ([`Kind::makes_room`]), some of its rows are dropped: of kind `cache` as [`crate::sieve`] chooses them, of kind `audit`
+/// the oldest. Otherwise the put is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Quota {
     /// Rows.

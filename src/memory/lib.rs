@@ -25,6 +25,7 @@ pub mod requests;
 pub mod restore;
 pub mod rotate;
 pub mod sealed;
+pub mod sieve;
 pub mod store;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use crate::entry::{EntryMeta, Kind, Namespace, Quota};
 use crate::error::{Result, StoreError};
 use crate::ops::{Cursor, Delete, ListPage, Put, Restore};
 use crate::sealed::{Seal, SealedValue};
+use crate::sieve::Reads;
 
 /// The caller of namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +119,7 @@ pub enum PendingOp {
     Delete(Delete),
     /// Delete expired rows, up to a limit. Not counted in the generation: they were invisible before.
     Sweep(usize),
-    /// Delete the oldest rows (by `updated_at`) of a kind until its rows take at most `bytes`.
+    /// Delete rows of a kind, as [`crate::sieve`] chooses them, until its rows take at most `bytes`.
     ///
     /// Deletes at most `limit` rows, each time from the largest namespace of this kind. Not counted in the generation:
     /// the deleted answers were valid.
@@ -165,6 +166,8 @@ pub struct Batch {
     pub seal: Arc<dyn Seal>,
     /// Limit of rows and bytes of a namespace, for each kind.
     pub quotas: Quotas,
+    /// Cached answers that this process read: an eviction writes down those of its key space.
+    pub reads: Arc<Reads>,
 }
 
 /// The quota of each kind.

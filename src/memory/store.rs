@@ -117,7 +117,21 @@ pub trait Maintenance: ReadStore {
     /// `Unavailable`, `Closed`.
     async fn redact_changes(&self, subject: &str) -> Result<()>;
 
-    /// Deletes the oldest entries of kind `cache` until their total is within the limit.
+    /// Notes that a cached answer was read from a copy of it, so that it is evicted later.
+    ///
+    /// [`ReadStore::get`] does this itself. Such notes are kept in memory, a limited number of them, until an eviction
+    /// or [`Maintenance::flush_reads`].
+    fn note_read(&self, namespace: &Namespace, key: &str);
+
+    /// Writes down which cached answers were read, for evictions by other processes.
+    ///
+    /// It writes nothing for a namespace from which nothing was evicted yet, and nothing twice until an eviction comes by.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`: the notes are lost.
+    async fn flush_reads(&self) -> Result<()>;
+
+    /// Evicts entries of kind `cache`, the cheapest unread ones first, until their total is within the limit.
     ///
     /// Deletes at most `limit`, and returns how many. The largest namespace drops rows first, so that none loses its
     /// share to another.
@@ -318,6 +332,16 @@ impl<W: StoreWrapper> Maintenance for W {
 
     async fn trim(&self, limit: usize) -> Result<u64> {
         self.target(Access::Maintain).await?.trim(limit).await
+    }
+
+    fn note_read(&self, namespace: &Namespace, key: &str) {
+        if let Ok(inner) = self.inner() {
+            inner.note_read(namespace, key);
+        }
+    }
+
+    async fn flush_reads(&self) -> Result<()> {
+        self.target(Access::Maintain).await?.flush_reads().await
     }
 
     async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {

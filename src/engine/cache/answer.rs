@@ -79,6 +79,8 @@ pub(crate) struct Answer {
     pub(crate) used: Vec<UsedGrant>,
     /// Invalidated: not stored, purged, replaced or evicted. It goes only to waiters that have it already.
     invalid: AtomicBool,
+    /// Read from the hot tier since the store was told last.
+    read: AtomicBool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -144,6 +146,7 @@ impl Answer {
             upstream_calls,
             used: outcome.remark.used.clone(),
             invalid: AtomicBool::new(false),
+            read: AtomicBool::new(false),
         }
     }
 
@@ -163,6 +166,7 @@ impl Answer {
             upstream_calls: 0,
             used: Vec::new(),
             invalid: AtomicBool::new(false),
+            read: AtomicBool::new(false),
         }
     }
 
@@ -186,6 +190,7 @@ impl Answer {
             upstream_calls: self.upstream_calls,
             used,
             invalid: AtomicBool::new(false),
+            read: AtomicBool::new(false),
         }
     }
 
@@ -195,6 +200,16 @@ impl Answer {
 
     pub(crate) fn invalidate(&self) {
         self.invalid.store(true, Ordering::Release);
+    }
+
+    /// Notes that the answer was read.
+    pub(crate) fn note_read(&self) {
+        self.read.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the answer was read since the last time.
+    pub(crate) fn take_read(&self) -> bool {
+        self.read.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the memory that the answer takes in the hot tier, with the overhead of the tier.
@@ -269,6 +284,7 @@ impl Answer {
             upstream_calls: head.upstream_calls,
             used: head.used,
             invalid: AtomicBool::new(false),
+            read: AtomicBool::new(false),
         })
     }
 

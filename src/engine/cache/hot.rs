@@ -74,7 +74,9 @@ impl HotTier {
 
     /// Returns a valid answer of the hot tier.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Answer>> {
-        self.answers.get(key).filter(|answer| !answer.is_invalid())
+        let answer = self.answers.get(key).filter(|answer| !answer.is_invalid())?;
+        answer.note_read();
+        Some(answer)
     }
 
     /// Puts a valid answer into the hot tier, and returns whether it is in the tier now.
@@ -110,7 +112,18 @@ impl HotTier {
 
     /// Returns the answer to a call of exactly these bytes.
     pub(crate) fn recall(&self, alias: &Alias) -> Option<Arc<Answer>> {
-        self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_invalid())
+        let answer = self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_invalid())?;
+        answer.note_read();
+        Some(answer)
+    }
+
+    /// Visits the answers that were read since the last time.
+    pub(super) fn take_read(&self, mut visit: impl FnMut(&Location)) {
+        for (_, answer) in &self.answers {
+            if answer.take_read() {
+                visit(&answer.location);
+            }
+        }
     }
 
     /// Stores the bytes of a call as an alias of its answer.

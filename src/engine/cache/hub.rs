@@ -181,6 +181,18 @@ impl Hub {
         queued
     }
 
+    /// Tells the store which answers of the hot tier were read, so that it does not evict them.
+    ///
+    /// A failure costs hits, never a call.
+    pub(crate) async fn flush_reads(&self) {
+        self.hot.take_read(|location| {
+            self.store.note_read(&location.namespace, &location.key.stored(&location.pack, location.version));
+        });
+        if let Ok(Err(error)) = tokio::time::timeout(self.config.write_budget, self.store.flush_reads()).await {
+            tracing::debug!(%error, "the store was not told which answers were read");
+        }
+    }
+
     /// Drops cached answers: in this process at once, in the store in order with earlier writes.
     ///
     /// The caller waits for the store within the time budget of a write.

@@ -8,6 +8,7 @@ use helmdeck_core::jitter::jittered;
 use helmdeck_core::outcome::Remark;
 use helmdeck_core::{ArtifactRef, Error, Json, NotKept, Outcome, Result, Timestamp};
 use helmdeck_memory::leaks::first_leak;
+use helmdeck_memory::sieve::COST;
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
 use super::answer::{Answer, Times};
@@ -109,6 +110,7 @@ impl PackCache {
             ("credentials", digests.credentials),
             ("input", digests.input),
             ("fresh_until", answer.fresh_until.micros().to_string()),
+            (COST, answer.cost.as_micros().to_string()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))

@@ -24,5 +24,6 @@ async fn keep_counters(hub: Arc<Hub>) {
         tokio::time::sleep(hub.config.counters_interval).await;
         hub.write_counters().await;
         hub.drop_expired();
+        hub.flush_reads().await;
     }
 }

@@ -183,6 +183,7 @@ impl Inner {
                     audit.flush().await;
                 }
                 memory.hub.write_counters().await;
+                memory.hub.flush_reads().await;
             };
             if tokio::time::timeout(limit, drain).await.is_err() {
                 tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");

@@ -8,6 +8,7 @@ mod chains;
 mod cluster;
 mod commands;
 mod credentials;
+mod eviction;
 mod facts;
 mod faults;
 mod files;

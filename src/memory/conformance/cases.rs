@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Fixture, clocks, deletes, entries, hostile, limits, lists, locks, restores, room, walks};
+use super::{Fixture, clocks, deletes, entries, eviction, hostile, limits, lists, locks, restores, room, walks};
 use crate::config::{Config, Limits};
 
 /// Test case: panics if it fails.
@@ -98,6 +98,12 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Config, Case)> {
             room::a_quota_of_bytes_is_kept_by_dropping_too,
             room::refused_put_evicts_nothing,
             room::expired_entries_are_evicted_first,
+        }
+        eviction::few() => {
+            eviction::zipf_calls_hit_as_often_as_with_lru,
+            eviction::dear_answers_stay_longer_than_cheap_ones,
+            eviction::unread_answers_go_before_read_ones,
+            eviction::answers_that_are_all_read_are_evicted,
         }
         room::retained() => {
             room::a_kind_keeps_nothing_longer_than_its_retention,

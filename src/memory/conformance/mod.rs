@@ -6,6 +6,7 @@ mod cases;
 mod clocks;
 mod deletes;
 mod entries;
+pub(crate) mod eviction;
 mod hostile;
 mod limits;
 mod lists;

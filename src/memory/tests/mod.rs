@@ -3,6 +3,7 @@
 mod audit;
 mod conformance;
 mod crash;
+mod eviction;
 mod first_format;
 mod flips;
 mod floors;

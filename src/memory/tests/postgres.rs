@@ -11,7 +11,8 @@ use super::{KEY_A, KEY_B, alice, get, id, put, ring};
 use crate::drivers::postgres::Postgres;
 use crate::open::{exists, open_clear};
 use crate::{
-    Config, Delete, DriverStore, Kind, Limits, Namespace, Op, Put, Reach, Result, Store, StoreError, conformance, open,
+    Config, Delete, DriverStore, Kind, Limits, Namespace, Op, Order, Put, Reach, Result, Store, StoreError,
+    conformance, open,
 };
 
 pub(super) async fn open_at(url: &str) -> Result<Arc<dyn Store>> {
@@ -103,7 +104,7 @@ async fn replicas_may_start_at_once_on_an_empty_database() {
         stores.push(one.await.unwrap());
     }
     assert_eq!(stores[0].stats().await.unwrap().rows, 8);
-    assert_eq!(server.query(&url, "SELECT count(*) FROM memory_migrations"), "2");
+    assert_eq!(server.query(&url, "SELECT count(*) FROM memory_migrations"), "3");
     assert_eq!(server.query(&url, "SELECT count(*) FROM memory_spaces"), "1");
 }
 
@@ -406,4 +407,29 @@ async fn dropping_futures_harms_nothing() {
     let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
     // The last of those that were dropped may be on its way to its end.
     until("the end of every transaction", async || server.query(&url, idle) == "0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_without_hands_are_migrated_with_their_rows() {
+    let server = Server::shared();
+    let url = server.database();
+    let limits = Limits { rows: 3, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let store = open_with(&url, config.clone()).await.unwrap();
+    for key in ["a", "b", "c"] {
+        store.put(put(key, "v")).await.unwrap();
+    }
+    store.close().await.unwrap();
+    server.sql(
+        &url,
+        "DROP TABLE memory_hands; ALTER TABLE memory_entries DROP COLUMN spared_until;
+         DELETE FROM memory_migrations WHERE version = 3",
+    );
+    let store = open_with(&url, config).await.unwrap();
+    assert!(get(&store, "a").await.unwrap().is_some());
+    store.put(put("d", "v")).await.unwrap();
+    let scan = store.scan(&alice(), Kind::Cache, "", Order::KeyAscending, 10).await.unwrap();
+    let keys: Vec<_> = scan.entries.iter().map(|entry| entry.meta.key.as_str()).collect();
+    assert_eq!(keys, ["a", "c", "d"], "a is older than b, but was read");
+    store.close().await.unwrap();
 }

@@ -140,7 +140,7 @@ async fn measure(server: &Server, rows: u64, first: &str) -> BTreeMap<String, u6
             store.adopt_key().await.unwrap();
         }
         store.close().await.unwrap();
-        small_quota(&recorder.url(&url), &config, &clock).await;
+        small_quota(&recorder.url(&url), &config, &clock, rows / 5).await;
     }
     let mut most = BTreeMap::new();
     for plan in recorder.take_plans() {
@@ -245,14 +245,27 @@ async fn run(store: &Arc<dyn Store>, clock: &ManualClock, name: &str) {
     store.namespaces_of("t", "few").await.unwrap();
 }
 
-/// Fills a small namespace beyond its quota: the driver makes room.
-async fn small_quota(url: &str, config: &Config, clock: &Arc<ManualClock>) {
-    let config = Config { limits: Limits { rows: 3, cache_bytes: u64::MAX, ..Limits::default() }, ..config.clone() };
-    let driver = Postgres::open(url, &config).await.unwrap();
-    let store = DriverStore::plain(driver, &config, Arc::clone(clock) as _);
+/// Fills a small and a large namespace beyond their quotas: the driver makes room.
+async fn small_quota(url: &str, config: &Config, clock: &Arc<ManualClock>, large_rows: u64) {
+    let open = async |rows: u64| {
+        let config = Config { limits: Limits { rows, cache_bytes: u64::MAX, ..Limits::default() }, ..config.clone() };
+        let driver = Postgres::open(url, &config).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(DriverStore::plain(driver, &config, Arc::clone(clock) as _));
+        store
+    };
+    let store = open(3).await;
     for key in 0..5 {
         let put = Put::new(Namespace::new("t", "few", None), Kind::Cache, format!("k{key}"), "v");
-        Store::put(&store, put).await.unwrap();
+        store.put(put).await.unwrap();
     }
-    Store::close(&store).await.unwrap();
+    store.close().await.unwrap();
+    let store = open(large_rows).await;
+    for key in 0..3 {
+        store.note_read(&large(), "pack.7/000000070");
+        store.put(Put::new(large(), Kind::Cache, format!("more{key}"), "v")).await.unwrap();
+        // Now there is a hand: what is read from here on is written down.
+        store.note_read(&large(), "pack.6/000000060");
+        store.flush_reads().await.unwrap();
+    }
+    store.close().await.unwrap();
 }

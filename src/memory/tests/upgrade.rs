@@ -16,7 +16,8 @@ fn downgrade(path: &Path) {
          CREATE TEMP TABLE spaces AS SELECT * FROM memory_spaces;
          CREATE TEMP TABLE canary AS SELECT * FROM memory_canary;
          DROP TABLE memory_spaces; DROP TABLE memory_tags; DROP TABLE memory_keys; DROP TABLE memory_canary;
-         DROP TABLE memory_generation; DROP TABLE memory_locks;",
+         DROP TABLE memory_generation; DROP TABLE memory_locks; DROP TABLE memory_hands; DROP TABLE memory_spared;
+         DROP TABLE memory_migrations_additions;",
     )
     .unwrap();
     db.execute_batch(include_str!("../migrations/sqlite/0001_entries.sql")).unwrap();

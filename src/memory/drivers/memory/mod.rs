@@ -6,7 +6,7 @@ mod space;
 mod state;
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,6 +217,11 @@ impl Driver for Memory {
             }
         }
         Ok(Resealed { rows: count, unreadable, next })
+    }
+
+    async fn mark_read(&self, reads: HashMap<Namespace, HashSet<String>>) -> Result<()> {
+        self.open()?.mark_read(reads);
+        Ok(())
     }
 
     async fn replace_canary(&self, canary: Canary) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Operations on the rows in the map; each can be undone.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use helmdeck_core::Timestamp;
 
@@ -49,7 +49,9 @@ impl DriverState {
         Ok(match op {
             PendingOp::Put(pending) => Written::Put(Box::new(self.put(pending, batch, undo)?)),
             PendingOp::Delete(delete) => Written::Deleted(self.delete(delete, undo)),
-            PendingOp::Evict { kind, bytes, limit } => Written::Deleted(self.evict(*kind, *bytes, *limit, undo)),
+            PendingOp::Evict { kind, bytes, limit } => {
+                Written::Deleted(self.evict((*kind, *bytes, *limit), batch, undo))
+            }
             PendingOp::Sweep(limit) => {
                 Written::Deleted(self.delete_where(undo, *limit, |meta| meta.is_expired(batch.now)))
             }
@@ -111,7 +113,17 @@ impl DriverState {
         count as u64
     }
 
-    fn evict(&mut self, kind: Kind, bytes: u64, limit: usize, undo: &mut Undo) -> u64 {
+    /// Marks cached answers as read.
+    pub(super) fn mark_read(&mut self, reads: HashMap<Namespace, HashSet<String>>) {
+        for (namespace, keys) in reads {
+            if let Some(space) = self.spaces.get_mut(&(namespace, Kind::Cache)) {
+                space.mark_read(&keys);
+            }
+        }
+    }
+
+    fn evict(&mut self, (kind, bytes, limit): (Kind, u64, usize), batch: &Batch, undo: &mut Undo) -> u64 {
+        self.mark_read(batch.reads.take_all());
         let mut spaces: BinaryHeap<Share<'_>> =
             self.spaces.iter_mut().filter(|((_, of), _)| *of == kind).map(|(_, space)| Share(space)).collect();
         let mut total: u64 = spaces.iter().map(|share| share.0.bytes()).sum();
@@ -119,8 +131,8 @@ impl DriverState {
         while total > bytes && count < limit as u64 {
             let Some(mut largest) = spaces.peek_mut() else { break };
             let space = &mut *largest.0;
-            let Some(oldest) = space.newest(None).next_back().map(|row| row.meta.key.clone()) else { break };
-            total -= remove(space, &oldest, undo).unwrap_or_default();
+            let Some(key) = next_to_evict(space, kind, None) else { break };
+            total -= remove(space, &key, undo).unwrap_or_default();
             count += 1;
         }
         count
@@ -152,7 +164,7 @@ impl Ord for Share<'_> {
 
 /// Makes room for a row, or refuses it.
 ///
-/// Drops expired rows first, then, if the kind makes room, the oldest.
+/// Drops expired rows first, then others if the kind makes room.
 fn make_room(space: &mut Space, meta: &EntryMeta, batch: &Batch, undo: &mut Undo) -> Result<()> {
     let quota = batch.quotas.of(meta.kind);
     // Nothing goes for a row that would not fit into an empty space.
@@ -170,12 +182,22 @@ fn make_room(space: &mut Space, meta: &EntryMeta, batch: &Batch, undo: &mut Undo
     for key in ended {
         remove(space, &key, undo);
     }
+    if meta.kind == Kind::Cache {
+        space.mark_read(&batch.reads.take(&meta.namespace));
+    }
     while meta.kind.makes_room() && fits(space).is_err() {
-        let oldest = space.newest(None).rev().find(|row| row.meta.key != meta.key);
-        let Some(oldest) = oldest.map(|row| row.meta.key.clone()) else { break };
-        remove(space, &oldest, undo);
+        let Some(key) = next_to_evict(space, meta.kind, Some(&meta.key)) else { break };
+        remove(space, &key, undo);
     }
     fits(space)
+}
+
+/// Returns the key of the row that is evicted next: a cached answer by [`crate::sieve`], any other row by its age.
+fn next_to_evict(space: &mut Space, kind: Kind, own: Option<&str>) -> Option<String> {
+    if kind == Kind::Cache {
+        return space.next_to_evict(own);
+    }
+    space.newest(None).rev().find(|row| own != Some(&row.meta.key)).map(|row| row.meta.key.clone())
 }
 
 /// Takes a row out, so that it can be taken back; returns what it took.

@@ -12,13 +12,14 @@ use super::locked::{self, Name, RowName};
 use super::new_rows::{self, RecentRows};
 use super::outbox::{Outbox, payload};
 use super::rows;
-use super::wide::{self, Excess};
+use super::wide::{self, Excess, Need};
 use super::work::{RowKey, Settled, Work};
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::ops::{Delete, Written};
 use crate::requests::{Batch, PendingOp};
 use crate::sealed::SealedValue;
+use crate::sieve::NEIGHBOURS;
 
 /// Result of a group: the answers to its first batches, or to all of them.
 #[derive(Debug)]
@@ -199,13 +200,13 @@ async fn step(
             Written::Deleted(wide::delete(db, work, delete).await?)
         }
         PendingOp::Sweep(limit) => Written::Deleted(wide::sweep(db, work, batch.now, *limit).await?),
-        PendingOp::Evict { kind, bytes, limit } => {
-            Written::Deleted(wide::evict(db, work, Excess { kind: *kind, bytes: *bytes, limit: *limit }).await?)
-        }
+        PendingOp::Evict { kind, bytes, limit } => Written::Deleted(
+            wide::evict(db, work, Excess { kind: *kind, bytes: *bytes, limit: *limit }, &batch.reads).await?,
+        ),
     }))
 }
 
-/// Drops expired rows, then the oldest if the kind allows it, until a put fits.
+/// Drops expired rows, then others if the kind allows it, until a put fits.
 ///
 /// Stops when nothing is left to drop.
 async fn make_room(db: &Db, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
@@ -214,8 +215,9 @@ async fn make_room(db: &Db, work: &mut Work, batch: &Batch, kind: Kind, settled:
     wide::drop_ended(db, work, *space, key, batch.now).await?;
     locked::look(db, work, &settled.place).await?;
     while kind.makes_room() && work.check(settled, quota).is_err() {
-        let excess = work.excess(settled, quota);
-        if wide::drop_oldest(db, work, *space, key, excess).await? == 0 {
+        let (rows, bytes) = work.excess(settled, quota);
+        let need = Need { rows, bytes, limit: usize::MAX, neighbours: NEIGHBOURS };
+        if wide::drop_from(db, work, (*space, key), need, &batch.reads).await? == 0 {
             break;
         }
     }

@@ -165,7 +165,8 @@ const TIDY_SPACES: &str = "
 WITH gone AS (
     DELETE FROM memory_spaces s
      WHERE s.id = ANY($1) AND NOT EXISTS (SELECT 1 FROM memory_entries e WHERE e.space_id = s.id) RETURNING s.id),
-untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id)
+untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id),
+unhanded AS (DELETE FROM memory_hands h USING gone g WHERE h.space_id = g.id)
 DELETE FROM memory_keys k USING gone g WHERE k.space_id = g.id";
 const TIDY_KEYS: &str = "DELETE FROM memory_keys WHERE space_id = ANY($1) AND rows <= 0";
 const ANNOUNCE: &str = "

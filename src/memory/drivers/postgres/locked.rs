@@ -47,6 +47,14 @@ const NAMED: &str = concat!(
        JOIN memory_spaces s ON ",
     named!()
 );
+const WITH_HAND: &str = concat!(
+    "SELECT s.id, s.tenant, s.subject, s.session, s.kind
+       FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[]) AS n(tenant, subject, kind, session)
+      CROSS JOIN LATERAL (SELECT s.id, s.tenant, s.subject, s.session, s.kind FROM memory_spaces s WHERE ",
+    named!(),
+    " OFFSET 0) s
+      CROSS JOIN LATERAL (SELECT 1 FROM memory_hands h WHERE h.space_id = s.id OFFSET 0) h"
+);
 const LOCK: &str = "SELECT id, rows, bytes FROM memory_spaces WHERE id = ANY($1) ORDER BY id FOR UPDATE";
 /// A sweep skips spaces that other transactions write into.
 const LOCK_FREE: &str =
@@ -157,6 +165,16 @@ pub(super) async fn ids(db: &Db, names: impl Iterator<Item = &Name>) -> Outcome<
     let names = Columns::of(names);
     let found = db.query(NAMED, &names.params()).await?;
     Ok(found.iter().filter_map(|row| get(row, 0)).collect())
+}
+
+/// Returns the spaces of cached answers in namespaces, those from which rows were evicted before.
+pub(super) async fn with_hand(db: &Db, namespaces: impl Iterator<Item = &Namespace>) -> Outcome<Vec<(i64, Namespace)>> {
+    let mut names = Columns::default();
+    for namespace in namespaces {
+        names.push(namespace, Kind::Cache);
+    }
+    let found = db.query(WITH_HAND, &names.params()).await?;
+    Ok(found.iter().filter_map(|row| Some((get(row, 0)?, rows::space(row, 1)?.0))).collect())
 }
 
 fn fill(work: &mut Work, rows: &[RowName<'_>], looked: &[Row]) {

@@ -11,6 +11,7 @@ use crate::error::StoreError;
 const STEPS: &[(&str, &str)] = &[
     ("entries", include_str!("../../migrations/postgres/0001_entries.sql")),
     ("changes", include_str!("../../migrations/postgres/0002_changes.sql")),
+    ("sieve", include_str!("../../migrations/postgres/0003_sieve.sql")),
 ];
 
 /// Advisory lock of a migration: the first eight bytes of "helmdeck".
@@ -27,6 +28,7 @@ const TABLES: &[&str] = &[
     "memory_changes",
     "memory_entries",
     "memory_generation",
+    "memory_hands",
     "memory_keys",
     "memory_locks",
     "memory_spaces",

@@ -26,6 +26,7 @@ mod wide;
 mod work;
 mod writer;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -292,6 +293,15 @@ impl Driver for Postgres {
             }
         });
         step.await.map_err(StoreError::unavailable)?
+    }
+
+    async fn mark_read(&self, reads: HashMap<Namespace, HashSet<String>>) -> Result<()> {
+        let reads = Arc::new(reads);
+        self.read(|db| {
+            let reads = Arc::clone(&reads);
+            Box::pin(async move { wide::mark_read(db, &reads).await })
+        })
+        .await
     }
 
     async fn replace_canary(&self, canary: Canary) -> Result<()> {

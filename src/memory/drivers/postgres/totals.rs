@@ -32,7 +32,7 @@ const KEYS: &str = "SELECT key_id, sum(rows)::bigint FROM memory_keys GROUP BY k
 /// The tables and their partitions, with their indexes and what is kept beside them.
 const DISK: &str = "
 SELECT sum(pg_total_relation_size(coalesce(part.relid, name::regclass)))::bigint
-  FROM unnest(ARRAY['memory_spaces', 'memory_entries', 'memory_tags', 'memory_keys', 'memory_changes']) AS name
+  FROM unnest(ARRAY['memory_spaces', 'memory_entries', 'memory_tags', 'memory_keys', 'memory_hands', 'memory_changes']) AS name
   LEFT JOIN LATERAL pg_partition_tree(name::regclass) AS part ON true";
 
 /// Returns the totals of each namespace, of one caller or of all.

@@ -3,9 +3,10 @@
 //! Also the sweep, the eviction, and making room for a put that does not fit. They work on raw rows: nothing is
 //! decrypted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use helmdeck_core::Timestamp;
+use tokio_postgres::Row;
 
 use super::db::{Db, Param};
 use super::error::Outcome;
@@ -13,16 +14,22 @@ use super::locked;
 use super::locks;
 use super::rows::{self, get};
 use super::work::Work;
-use crate::entry::{Kind, Reach};
+use crate::entry::{Kind, Namespace, Reach};
 use crate::ops::Delete;
+use crate::sieve::{Candidate, LOOKS, Reads, Verdict, cost_in, judge};
 
 /// Deletes what a condition names, with its tags, and counts it.
 ///
 /// `OFFSET 0` makes each tag a lookup by its whole key, not a filter over the tags of its space.
 macro_rules! delete {
     ($from:expr) => {
+        concat!("WITH ", gone!($from))
+    };
+}
+macro_rules! gone {
+    ($from:expr) => {
         concat!(
-            "WITH gone AS (DELETE FROM memory_entries e ",
+            "gone AS (DELETE FROM memory_entries e ",
             $from,
             " RETURNING e.id, e.space_id, e.key_id, e.cost, e.tags),
              untagged AS (DELETE FROM memory_tags t
@@ -68,17 +75,37 @@ const SWEEP: &str = delete!(
 
 const LARGEST: &str = "
 SELECT id, bytes, sum(bytes) OVER ()::bigint FROM memory_spaces WHERE kind = $1 ORDER BY bytes DESC, id LIMIT $2";
-/// The oldest rows of a space, up to a total cost or a number of rows.
-const DELETE_OLDEST: &str = delete!(
-    "USING (SELECT key FROM (SELECT key, cost, row_number() OVER oldest AS at,
-                                    sum(least(greatest(cost, 0), 4294967296)) OVER oldest AS upto
-                               FROM (SELECT cost, updated_at, key FROM memory_entries
-                                      WHERE space_id + 0 = $1 AND space_id = $1 AND key <> $2
-                                      ORDER BY updated_at, key DESC LIMIT $5) o
-                             WINDOW oldest AS (ORDER BY updated_at, key DESC)) w
-              WHERE upto - cost < $3::bigint OR at <= $4::bigint OFFSET 0) d
-     WHERE e.space_id = $1 AND e.key = d.key"
+/// The name of a space, and where its hand is.
+const HAND: &str = "
+SELECT s.tenant, s.subject, s.session, s.kind, h.updated_at, h.key, h.round
+  FROM memory_spaces s LEFT JOIN memory_hands h ON h.space_id = s.id WHERE s.id = $1";
+/// The rows after the hand, from the oldest to the newest.
+const NEIGHBOURS_OF: &str = "
+SELECT key, updated_at, cost, attributes, spared_until FROM memory_entries
+ WHERE space_id + 0 = $1 AND space_id = $1 AND updated_at >= $2 AND (updated_at > $2 OR key < $3)
+ ORDER BY updated_at, key DESC LIMIT $4";
+/// Evicts rows, notes which ones are spared, and where the hand is.
+const EVICT: &str = concat!(
+    "WITH spared AS (
+    UPDATE memory_entries e SET spared_until = n.until
+      FROM (SELECT key, until FROM unnest($3::bytea[], $4::bigint[]) AS n(key, until) OFFSET 0) n
+     WHERE e.space_id = $1 AND e.key = n.key),
+hand AS (
+    INSERT INTO memory_hands AS h (space_id, updated_at, key, round) SELECT $1, $5, $6, $7 WHERE $7 IS NOT NULL
+    ON CONFLICT (space_id) DO UPDATE
+       SET updated_at = excluded.updated_at, key = excluded.key, round = excluded.round),
+",
+    gone!("USING (SELECT key FROM unnest($2::bytea[]) AS n(key) OFFSET 0) d WHERE e.space_id = $1 AND e.key = d.key")
 );
+/// Marks rows as read, except where other transactions write: that would be a way to deadlock.
+const MARK_READ: &str = "
+UPDATE memory_entries e SET spared_until = 9223372036854775807
+  FROM (SELECT f.space_id, f.key FROM unnest($1::bigint[], $2::bytea[]) AS n(space_id, key)
+         CROSS JOIN LATERAL (SELECT space_id, key FROM memory_entries
+                              WHERE space_id = n.space_id AND key = n.key
+                                AND spared_until IS DISTINCT FROM 9223372036854775807
+                                FOR UPDATE SKIP LOCKED) f OFFSET 0) d
+ WHERE e.space_id = d.space_id AND e.key = d.key";
 /// `OFFSET 0` makes it a walk over what has ended, and not over all rows of the space.
 const DELETE_ENDED: &str = delete!(
     "USING (SELECT key FROM (SELECT space_id, key FROM memory_entries WHERE expires_at <= $2 OFFSET 0) o
@@ -86,10 +113,8 @@ const DELETE_ENDED: &str = delete!(
      WHERE e.space_id = $1 AND e.key = d.key"
 );
 
-/// Limit of rows dropped per step when making room: in most cases one is enough.
-const STEP: i64 = 64;
-/// Limit of rows per step of an eviction.
-const LARGE_STEP: i64 = 4096;
+/// How many neighbours an eviction over all namespaces looks at together.
+const MANY_NEIGHBOURS: usize = 1024;
 
 /// Returns the ids of the spaces that a delete is about.
 pub(super) async fn spaces_of(db: &Db, delete: &Delete) -> Outcome<Vec<i64>> {
@@ -186,31 +211,24 @@ pub(super) async fn too_large(db: &Db, work: &Work, excess: Excess) -> Outcome<(
     Ok((large, level, over))
 }
 
-/// Deletes the oldest rows of the largest namespaces, until the total is within the limit.
+/// Evicts rows of the largest namespaces, until the total is within the limit.
 ///
 /// Taking each time from the largest ends where all that were larger are about equally large: that level is worked
 /// out first.
-pub(super) async fn evict(db: &Db, work: &mut Work, excess: Excess) -> Outcome<u64> {
+pub(super) async fn evict(db: &Db, work: &mut Work, excess: Excess, reads: &Reads) -> Outcome<u64> {
     let (large, level, mut over) = too_large(db, work, excess).await?;
     locked::lock(db, work, &large, false).await?;
-    let mut left = rows::limit(excess.limit);
     let mut gone = 0;
     for id in large {
-        while over > 0 && left > 0 {
-            let Some(space) = work.spaces.get(&id).copied() else { break };
-            let surplus = space.bytes.saturating_sub(level).min(over);
-            if surplus <= 0 {
-                break;
-            }
-            let step: [&dyn Param; 5] = [&id, &&b""[..], &surplus, &0_i64, &left.min(LARGE_STEP)];
-            let count = run(db, work, DELETE_OLDEST, &step).await?;
-            if count == 0 {
-                break;
-            }
-            over -= space.bytes - work.spaces.get(&id).map_or(0, |space| space.bytes);
-            left -= i64::try_from(count).unwrap_or(left);
-            gone += count;
+        let Some(space) = work.spaces.get(&id).copied() else { continue };
+        let surplus = space.bytes.saturating_sub(level).min(over);
+        if surplus <= 0 {
+            continue;
         }
+        let left = excess.limit.saturating_sub(usize::try_from(gone).unwrap_or(usize::MAX));
+        let need = Need { rows: 0, bytes: surplus, limit: left, neighbours: MANY_NEIGHBOURS };
+        gone += drop_from(db, work, (id, ""), need, reads).await?;
+        over -= space.bytes - work.spaces.get(&id).map_or(0, |space| space.bytes);
     }
     Ok(gone)
 }
@@ -236,10 +254,130 @@ pub(super) async fn drop_ended(db: &Db, work: &mut Work, space: i64, key: &str, 
     run(db, work, DELETE_ENDED, &[&space, &now.micros(), &key.as_bytes()]).await
 }
 
-/// Makes room in a locked space, sparing one key: deletes the oldest rows, in steps.
-pub(super) async fn drop_oldest(db: &Db, work: &mut Work, space: i64, key: &str, need: (i64, i64)) -> Outcome<u64> {
-    let (rows, bytes) = need;
-    run(db, work, DELETE_OLDEST, &[&space, &key.as_bytes(), &bytes, &rows, &STEP]).await
+/// What an eviction must free in a space.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need {
+    /// Rows.
+    pub(super) rows: i64,
+    /// Bytes.
+    pub(super) bytes: i64,
+    /// Limit of rows to delete.
+    pub(super) limit: usize,
+    /// How many rows are looked at together.
+    pub(super) neighbours: usize,
+}
+
+/// Hand of an eviction: goes over the rows of a space, from the oldest to the newest.
+struct Hand {
+    /// Whether it spares rows and stays where it is for the next eviction; else it takes the oldest rows.
+    spares: bool,
+    /// Time and key of the last row that it visited.
+    at: (i64, Vec<u8>),
+    round: i64,
+}
+
+/// Before every row.
+const START: (i64, Vec<u8>) = (i64::MIN, Vec::new());
+
+impl Hand {
+    /// Takes up the hand of a space. First writes down which of its rows this process read.
+    async fn of(db: &Db, space: i64, reads: &Reads) -> Outcome<Self> {
+        let row = db.query_opt(HAND, &[&space]).await?;
+        let mut hand = Self { spares: false, at: START, round: 0 };
+        let Some((row, (namespace, Kind::Cache))) = row.as_ref().and_then(|row| Some((row, rows::space(row, 0)?)))
+        else {
+            return Ok(hand);
+        };
+        hand.spares = true;
+        if let (Some(at), Some(key), Some(round)) = (get(row, 4), get::<&[u8]>(row, 5), get(row, 6)) {
+            (hand.at, hand.round) = ((at, key.to_vec()), round);
+        }
+        let read = reads.take(&namespace);
+        if !read.is_empty() {
+            let keys: Vec<&[u8]> = read.iter().map(|key| key.as_bytes()).collect();
+            db.execute(MARK_READ, &[&vec![space; keys.len()], &keys]).await?;
+        }
+        Ok(hand)
+    }
+}
+
+/// Evicts rows of a locked space, sparing one key, until enough is freed: cached answers as [`crate::sieve`] chooses them,
+/// others by their age.
+pub(super) async fn drop_from(
+    db: &Db,
+    work: &mut Work,
+    (space, own): (i64, &str),
+    need: Need,
+    reads: &Reads,
+) -> Outcome<u64> {
+    let mut hand = Hand::of(db, space, reads).await?;
+    let (mut rows, mut bytes, mut gone) = (need.rows, need.bytes, 0);
+    let (mut looks, mut rounds) = (0, 0);
+    while (rows > 0 || bytes > 0) && gone < need.limit {
+        let params: [&dyn Param; 4] = [&space, &hand.at.0, &hand.at.1, &rows::limit(need.neighbours)];
+        let found = db.query(NEIGHBOURS_OF, &params).await?;
+        looks += 1;
+        if found.is_empty() {
+            // In the second round after this one, a row is left that no neighbour's cost outdoes.
+            if rounds > 2 {
+                break;
+            }
+            (hand.at, hand.round) = (START, hand.round + 1);
+            rounds += 1;
+            continue;
+        }
+        let candidates: Vec<Candidate> = found.iter().map(candidate).collect();
+        let verdicts =
+            if hand.spares { judge(&candidates, hand.round) } else { vec![Verdict::Evict; candidates.len()] };
+        let (mut evicted, mut spared, mut until): (Vec<&[u8]>, Vec<&[u8]>, Vec<i64>) = Default::default();
+        for ((row, candidate), verdict) in found.iter().zip(&candidates).zip(verdicts) {
+            if (rows <= 0 && bytes <= 0) || gone >= need.limit {
+                break;
+            }
+            let key: &[u8] = get(row, 0).unwrap_or_default();
+            hand.at = (get(row, 1).unwrap_or_default(), key.to_vec());
+            match verdict {
+                _ if key == own.as_bytes() => {}
+                Verdict::SpareUntil(round) if looks <= LOOKS => {
+                    spared.push(key);
+                    until.push(round);
+                }
+                Verdict::Spare if looks <= LOOKS => {}
+                _ => {
+                    (rows, bytes, gone, looks) = (rows - 1, bytes - candidate.bytes, gone + 1, 0);
+                    evicted.push(key);
+                }
+            }
+        }
+        let ((at, key), round) = (&hand.at, hand.spares.then_some(hand.round));
+        let params: [&dyn Param; 7] = [&space, &evicted, &spared, &until, at, key, &round];
+        run(db, work, EVICT, &params).await?;
+    }
+    Ok(gone as u64)
+}
+
+fn candidate(row: &Row) -> Candidate {
+    Candidate {
+        // Not bound by the seal: it may say anything.
+        bytes: get::<i64>(row, 2).unwrap_or_default().clamp(0, 1 << 32),
+        cost_us: get(row, 3).map_or(0, cost_in),
+        spared_until: get(row, 4).flatten(),
+    }
+}
+
+/// Marks cached answers as read, in spaces from which rows were evicted before.
+pub(super) async fn mark_read(db: &Db, reads: &HashMap<Namespace, HashSet<String>>) -> Outcome<()> {
+    if db.query_opt("SELECT 1 FROM memory_hands LIMIT 1", &[]).await?.is_none() {
+        return Ok(());
+    }
+    let (mut spaces, mut keys): (Vec<i64>, Vec<&[u8]>) = Default::default();
+    for (space, namespace) in locked::with_hand(db, reads.keys()).await? {
+        let read = reads.get(&namespace).into_iter().flatten();
+        keys.extend(read.map(|key| key.as_bytes()));
+        spaces.resize(keys.len(), space);
+    }
+    db.execute(MARK_READ, &[&spaces, &keys]).await?;
+    Ok(())
 }
 
 async fn run(db: &Db, work: &mut Work, sql: &'static str, params: &[&dyn Param]) -> Outcome<u64> {

@@ -89,7 +89,7 @@ impl<'c> Work<'c> {
                 Ok(Written::Deleted(self.delete(delete)?))
             }
             PendingOp::Evict { kind, bytes, limit } => {
-                Ok(Written::Deleted(self.evict(*kind, *bytes, *limit)?))
+                Ok(Written::Deleted(self.evict(*kind, *bytes, *limit, &batch.reads)?))
             }
             PendingOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
         }

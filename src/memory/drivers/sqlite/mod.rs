@@ -20,6 +20,7 @@ mod walk;
 mod work_queue;
 mod writer;
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +51,7 @@ static MIGRATIONS: Migrations = Migrations {
         ("entries", include_str!("../../migrations/sqlite/0001_entries.sql")),
         ("room", include_str!("../../migrations/sqlite/0002_room.sql")),
     ],
-    additions: &[],
+    additions: &[("sieve", include_str!("../../migrations/sqlite/0003_sieve.sql"))],
 };
 
 /// How long a caller spins for a point read if a reader is awake: a few times its duration.
@@ -295,6 +296,24 @@ impl Driver for Sqlite {
                 let done = walk::reseal(&transaction, after.as_ref(), limit, &current, &seal)?;
                 transaction.commit()?;
                 Ok(done)
+            })
+        })
+        .await
+    }
+
+    async fn mark_read(&self, reads: HashMap<Namespace, HashSet<String>>) -> Result<()> {
+        self.run(move |pool| {
+            pool.with(WRITER, true, |pooled| {
+                pooled.set_durable(false)?;
+                // A store that never evicted anything is not locked for this.
+                if !pooled.connection.prepare_cached("SELECT 1 FROM memory_hands")?.exists([])? {
+                    return Ok(());
+                }
+                // Nor does it wait long: a hint is lost at most.
+                pooled.connection.busy_timeout(pool.file().brief_wait())?;
+                let marked = room::mark_read(&mut pooled.connection, &reads);
+                pooled.connection.busy_timeout(pool.file().busy_timeout())?;
+                marked
             })
         })
         .await

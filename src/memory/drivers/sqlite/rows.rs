@@ -13,6 +13,7 @@ use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::Result;
 use crate::requests::prefix_end;
 use crate::sealed::{RawRow, SealedValue};
+use crate::sieve;
 
 /// The columns that [`meta`] reads, in its order.
 macro_rules! meta_columns {
@@ -80,6 +81,11 @@ pub(super) const fn integer(value: ValueRef<'_>) -> i64 {
 /// The seal does not bind it, so the column may hold any number.
 pub(super) fn cost(value: ValueRef<'_>) -> i64 {
     integer(value).clamp(0, 1 << 32)
+}
+
+/// Reads the cost in microseconds from the attributes of a row.
+pub(super) fn cost_us(attributes: ValueRef<'_>) -> u64 {
+    std::str::from_utf8(bytes(attributes)).map_or(0, sieve::cost_in)
 }
 
 /// Reads a number that cannot be negative; anything else is 0.
