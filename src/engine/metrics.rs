@@ -46,7 +46,7 @@ helmdeck_core::metrics! {
             Family::new_with_constructor(call_buckets);
         pub(crate) unreadable: Counter = "store_unreadable" "Rows that did not open and counted as a miss";
         pub(crate) writes_dropped: Counter =
-            "cache_writes_dropped" "Answers not stored because the queue was full or the store failed";
+            "cache_writes_dropped" "Answers not stored because the queue was full (the cheapest ones) or the store failed";
         pub(crate) audit_dropped: Counter =
             "audit_rows_dropped" "Audit rows lost because the queue was full or the store failed";
         pub(crate) audit_written: Counter = "audit_rows" "Audit rows written";

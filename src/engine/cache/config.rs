@@ -26,9 +26,9 @@ pub struct CacheConfig {
     /// Who purges waits for the store as long, and so does who reads the audit for queued rows.
     #[serde(with = "text")]
     pub write_budget: Duration,
-    /// Limit of queued writes. More are dropped and counted. Default 1024.
+    /// Limit of queued writes. Of more, the cheapest are dropped and counted. Default 1024.
     pub write_queue: usize,
-    /// Limit of queued bytes. More are dropped and counted. Default 64 MiB.
+    /// Limit of queued bytes. Of more, the cheapest writes are dropped and counted. Default 64 MiB.
     #[serde(with = "size")]
     pub write_queue_bytes: u64,
     /// Consecutive failures of the store that open the breaker. Default 5.

@@ -25,7 +25,7 @@ use super::invalidation::{Covers, Invalidation, Invalidations};
 use super::own_deletes::OwnDeletes;
 use super::pack::Located;
 use super::purge::{PendingPurges, Purged, Selector};
-use super::queue::{Inbox, Purge, Queue, Write};
+use super::queue::{Purge, Queue, Write};
 use super::tags::stored_tag;
 use crate::metrics::Metrics;
 
@@ -38,6 +38,9 @@ pub(crate) type Missed = Option<&'static str>;
 const STORE_FAILED: Missed = None;
 /// Shortest time between two reads of the store on purpose.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Shortest time between two warnings of dropped writes.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Shared state of all cached packs.
 pub(crate) struct Hub {
@@ -52,6 +55,8 @@ pub(crate) struct Hub {
     pub(crate) pending: PendingPurges,
     pub(crate) counters: AllCounters,
     pub(crate) queue: Queue,
+    /// Writes that a full queue dropped since the last warning, and the monotonic time from which the next one is due.
+    dropped: Mutex<(u64, Duration)>,
     pub(crate) own_deletes: OwnDeletes,
     pub(crate) invalidations: Invalidations,
     pub(crate) hot: HotTier,
@@ -83,10 +88,9 @@ pub(crate) struct HubDependencies {
 }
 
 impl Hub {
-    /// Makes a hub, and the receiver of its queue for the writer. [`super::start`] starts its tasks.
-    pub(super) fn new(parts: HubDependencies) -> (Arc<Self>, Inbox) {
+    /// Makes a hub. [`super::start`] starts its tasks.
+    pub(super) fn new(parts: HubDependencies) -> Arc<Self> {
         let config = parts.config;
-        let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
         let breaker = || Breaker::new(config.breaker_failures.max(1), config.breaker_open_for);
         let hub = Self {
             hot: HotTier::new(config.hot_bytes),
@@ -107,10 +111,11 @@ impl Hub {
             metrics: parts.metrics,
             events: parts.events,
             heard: watch::Sender::new(0),
+            queue: Queue::new(config.write_queue, config.write_queue_bytes),
+            dropped: Mutex::default(),
             config,
-            queue,
         };
-        (Arc::new(hub), inbox)
+        Arc::new(hub)
     }
 
     /// Reads an answer as [`Self::read`] does, within a span if spans are recorded.
@@ -172,13 +177,29 @@ impl Hub {
         }
     }
 
-    /// Queues an answer for the store; never waits. Returns whether there was room.
+    /// Queues an answer for the store; never waits. Returns whether there was room, or could be made by dropping cheaper
+    /// ones.
     pub(crate) fn write(&self, write: Write) -> bool {
         let queued = self.queue.write(write);
-        if !queued {
-            self.metrics.totals.writes_dropped.inc();
+        if queued.dropped > 0 {
+            self.metrics.totals.writes_dropped.inc_by(queued.dropped);
+            self.dropped.lock().0 += queued.dropped;
         }
-        queued
+        queued.waits
+    }
+
+    /// Logs, once a minute, how many answers a full queue dropped.
+    pub(crate) fn warn_of_dropped(&self) {
+        let now = self.clock.monotonic();
+        let (dropped, due) = &mut *self.dropped.lock();
+        if *dropped > 0 && now >= *due {
+            tracing::warn!(
+                dropped = *dropped,
+                "answers were not stored, because they come faster than the store writes; the cheapest ones are dropped. \
+                 For short bursts raise cache.write_queue and cache.write_queue_bytes, else use a faster store"
+            );
+            (*dropped, *due) = (0, now + WARN_EVERY);
+        }
     }
 
     /// Tells the store which answers of the hot tier were read, so that it does not evict them.
@@ -208,7 +229,7 @@ impl Hub {
         let (done, wait) = tokio::sync::oneshot::channel();
         let what = selector.describe();
         let carried_out = async {
-            self.queue.purge(Purge { id, at, selector, done: Some(done) }).await;
+            self.queue.purge(Purge { id, at, selector, done: Some(done) });
             wait.await.ok()
         };
         let rows = tokio::time::timeout(self.config.write_budget, carried_out).await.ok().flatten();
@@ -230,12 +251,12 @@ impl Hub {
     /// Drops deleted entries, and takes back rows written before the invalidation arrived.
     ///
     /// Rows written before `since` were deleted.
-    pub(super) async fn invalidate_deleted(&self, covers: Covers, since: Timestamp) {
+    pub(super) fn invalidate_deleted(&self, covers: Covers, since: Timestamp) {
         let (until, received) = (self.clock.now(), self.clock.monotonic());
         let noted = covers.clone();
         let record = |epoch| self.invalidations.record(Invalidation { epoch, covers: noted, since, until, received });
         let rows = self.invalidate(|location| covers.location(location), record);
-        self.queue.take_back(rows).await;
+        self.queue.take_back(rows);
     }
 
     /// Records that every notification before a mark was applied.

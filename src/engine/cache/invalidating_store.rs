@@ -37,7 +37,7 @@ async fn delete(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>> {
     let written = hub.own_deletes.run(hub.store.write(batch)).await;
     // After a failure too: the delete may have happened before its reply was lost.
     for covers in covers {
-        hub.invalidate_deleted(covers, before(hub.clock.now(), LATE)).await;
+        hub.invalidate_deleted(covers, before(hub.clock.now(), LATE));
     }
     written
 }

@@ -115,7 +115,8 @@ impl PackCache {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-        let write = Write { put, location: Arc::clone(location), epoch: self.hub.hot.epoch(), lock };
+        let epoch = self.hub.hot.epoch();
+        let write = Write { put, location: Arc::clone(location), cost: answer.cost, epoch, lock };
         self.hub.write(write).then_some(()).ok_or(NotKept::Because("writes_behind"))
     }
 

@@ -12,11 +12,16 @@ use super::writer;
 pub(crate) fn start(mut parts: HubDependencies, stop: &CancellationToken) -> Arc<Hub> {
     // Subscribe before the first read, so that no notification is missed.
     let changes = parts.changes.take().or_else(|| parts.store.changes());
-    let (hub, inbox) = Hub::new(parts);
-    tokio::spawn(stop.clone().run_until_cancelled_owned(writer::run(Arc::clone(&hub), inbox)));
+    let hub = Hub::new(parts);
+    tokio::spawn(write(Arc::clone(&hub), stop.clone()));
     tokio::spawn(stop.clone().run_until_cancelled_owned(watch(Arc::clone(&hub), changes)));
     tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
     hub
+}
+
+async fn write(hub: Arc<Hub>, stop: CancellationToken) {
+    stop.run_until_cancelled(writer::run(&hub)).await;
+    hub.queue.close();
 }
 
 async fn keep_counters(hub: Arc<Hub>) {
@@ -25,5 +30,6 @@ async fn keep_counters(hub: Arc<Hub>) {
         hub.write_counters().await;
         hub.drop_expired();
         hub.flush_reads().await;
+        hub.warn_of_dropped();
     }
 }

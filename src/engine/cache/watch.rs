@@ -28,15 +28,15 @@ async fn listen(hub: &Hub, mut changes: Changes) {
         match changes.recv().await {
             Ok(Change::Deleted(delete)) => {
                 if let Some(covers) = Covers::of(delete) {
-                    hub.invalidate_deleted(covers, before(hub.clock.now(), LATE)).await;
+                    hub.invalidate_deleted(covers, before(hub.clock.now(), LATE));
                 }
             }
             Ok(Change::Mark(mark)) => hub.heard(mark),
             Ok(Change::Anything) | Err(RecvError::Lagged(_)) => {
-                hub.invalidate_deleted(Covers::Everything, before(hub.clock.now(), LOST)).await;
+                hub.invalidate_deleted(Covers::Everything, before(hub.clock.now(), LOST));
             }
             Err(RecvError::Closed) => {
-                return hub.invalidate_deleted(Covers::Everything, before(hub.clock.now(), LOST)).await;
+                return hub.invalidate_deleted(Covers::Everything, before(hub.clock.now(), LOST));
             }
         }
     }
@@ -59,7 +59,7 @@ async fn poll(hub: &Hub) {
         };
         if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), reading).await {
             if seen.replace(generation).is_some_and(|before| hub.own_deletes.others_deleted(before, generation)) {
-                hub.invalidate_deleted(Covers::Everything, certain).await;
+                hub.invalidate_deleted(Covers::Everything, certain);
             }
             certain = asked;
             hub.invalidations.drop_settled(written);

@@ -1,6 +1,6 @@
 //! Writes answers to the store after the response, and carries out purges in order with them.
 //!
-//! One task and one bounded queue: what does not fit is dropped and counted. A purge is never dropped; if the store
+//! One task and one bounded queue: of what does not fit, the cheapest is dropped and counted. A purge is never dropped; if the store
 //! fails it is tried again until it is done, and until then the rows it covers are not served (`purge::PendingPurges`).
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use helmdeck_memory::{Delete, Kind, Lock, Op, Put, StoreError, Written};
 
 use super::hub::{Hub, SLOW, TOO_LONG};
 use super::invalidation::{Covers, Row};
-use super::queue::{Inbox, Message, Purge, Write};
+use super::queue::{Message, Purge, Write};
 
 /// Limit of rows per write.
 const BATCH: usize = 64;
@@ -42,49 +42,36 @@ impl Unfinished {
     }
 }
 
-/// Runs until the queue is closed.
-pub(crate) async fn run(hub: Arc<Hub>, mut inbox: Inbox) {
+/// Runs until it is cancelled.
+pub(crate) async fn run(hub: &Hub) {
     let mut unfinished = Unfinished::default();
     loop {
         let message = if unfinished.is_empty() {
-            inbox.0.recv().await
+            hub.queue.next().await
         } else {
-            match tokio::time::timeout(RETRY_AFTER, inbox.0.recv()).await {
+            match tokio::time::timeout(RETRY_AFTER, hub.queue.next()).await {
                 Ok(message) => message,
                 Err(_) => {
-                    unfinished.retry(&hub).await;
+                    unfinished.retry(hub).await;
                     continue;
                 }
             }
         };
-        let Some(message) = message else { break };
-        let mut next = Some(message);
-        while let Some(message) = next.take() {
-            match message {
-                Message::Write(first) => {
-                    let mut writes = vec![*first];
-                    while writes.len() < BATCH {
-                        match inbox.0.try_recv() {
-                            Ok(Message::Write(write)) => writes.push(*write),
-                            Ok(other) => {
-                                next = Some(other);
-                                break;
-                            }
-                            Err(_) => break,
-                        }
-                    }
-                    write(&hub, writes, &mut unfinished).await;
+        match message {
+            Message::Write(first) => {
+                let more = std::iter::from_fn(|| hub.queue.next_write());
+                let writes = std::iter::once(*first).chain(more).take(BATCH).collect();
+                write(hub, writes, &mut unfinished).await;
+            }
+            Message::Purge(purge) => unfinished.purges.extend(carry_out(hub, purge).await),
+            Message::TakeBack(rows) => {
+                for row in rows {
+                    unfinished.rows.extend(take_back(hub, row).await);
                 }
-                Message::Purge(purge) => unfinished.purges.extend(carry_out(&hub, purge).await),
-                Message::TakeBack(rows) => {
-                    for row in rows {
-                        unfinished.rows.extend(take_back(&hub, row).await);
-                    }
-                }
-                Message::Flush(done) => {
-                    unfinished.retry(&hub).await;
-                    let _ = done.send(());
-                }
+            }
+            Message::Flush(done) => {
+                unfinished.retry(hub).await;
+                let _ = done.send(());
             }
         }
     }
