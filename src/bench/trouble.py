@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-import httpx
+import httpx2
 import mcp.types
 from fastmcp.server.middleware import MiddlewareContext
 from fastmcp.server.middleware.caching import CallToolSettings, ResponseCachingMiddleware
@@ -176,8 +176,9 @@ class FastMcp:
         self.middleware = ResponseCachingMiddleware(cache_storage=MemoryStore(), call_tool_settings=settings)
 
     async def calls(self, seconds) -> list[tuple[float, bool]]:
-        results, end = [], time.monotonic() + seconds
-        async with httpx.AsyncClient(timeout=10) as client:
+        results = []
+        async with httpx2.AsyncClient(timeout=10) as client:
+            end = time.monotonic() + seconds
 
             async def tool(_context):
                 answer = await client.get(f"http://127.0.0.1:{self.upstream.port}/items")
@@ -190,7 +191,7 @@ class FastMcp:
                     message = mcp.types.CallToolRequestParams(name="items", arguments={})
                     try:
                         await self.middleware.on_call_tool(MiddlewareContext(message=message, method="tools/call"), tool)
-                    except httpx.HTTPError:
+                    except httpx2.HTTPError:
                         answered = False
                     results.append((time.monotonic() - started, answered))
                     await asyncio.sleep(PAUSE)
