@@ -62,6 +62,47 @@ impl Drop for Dropped {
     }
 }
 
+#[tokio::test]
+async fn failed_or_panicked_run_fails_its_waiters_and_is_not_kept() {
+    for panics in [false, true] {
+        let (gate, runs) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (held, counted) = (Arc::clone(&gate), Arc::clone(&runs));
+        let text = manifest("t.failing", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"");
+        let (pack, _) = function(&text, move |_, _| {
+            let (gate, first) = (Arc::clone(&held), counted.fetch_add(1, Ordering::SeqCst) == 0);
+            async move {
+                gate.acquire().await.unwrap().forget();
+                assert!(!(first && panics), "a handler that panics");
+                if first {
+                    return Err(helmdeck_core::Error::new(Code::HandlerFailed, "no"));
+                }
+                Ok(Reply::json(Json::parse("{}").unwrap()))
+            }
+        });
+        let engine = Arc::new(EngineFixture::open(vec![pack]).await);
+        let callers: Vec<_> = (0..50)
+            .map(|_| {
+                let engine = Arc::clone(&engine);
+                tokio::spawn(async move { engine.call(call("t.failing", "{}")).await })
+            })
+            .collect();
+        // On one thread, all callers wait before this task goes on.
+        while runs.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        gate.add_permits(2);
+        for caller in callers {
+            assert_eq!(caller.await.unwrap().unwrap_err().code(), Code::HandlerFailed);
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), 1, "no waiter ran it again");
+        assert_eq!(status(&engine.run("t.failing", "{}").await), CacheStatus::Miss);
+        assert_eq!(status(&engine.run("t.failing", "{}").await), CacheStatus::Hit);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn identical_misses_run_handler_once() {
     let gated = gated("");

@@ -105,3 +105,103 @@ async fn replaced_store_key_makes_misses_not_errors() {
     let other = engine(helmdeck_memory::KeyRing::parse(("KEY", helmdeck_testkit::OTHER_KEY), None).unwrap());
     assert_eq!(status(&other.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
 }
+
+/// Makes 40 packs that opt in, of every scope and most settings; each answers with the bytes of its input.
+fn opted_in_packs() -> Vec<Builtin> {
+    let settings = [
+        "",
+        "tags = [\"x:{v}\"]",
+        "stale_if_error = \"1h\"\nstale_if_slow = \"10m\"",
+        "stale_while_revalidate = \"1h\"\nttl_jitter = 0.5",
+        "revalidate = true",
+        "errors = { not_found = \"30s\" }",
+        "max_bytes = \"64B\"",
+        "epoch = 3\ncategory = \"other\"",
+        "single_flight = \"cluster\"",
+        "respect = \"none\"\nearly = true",
+    ];
+    let scopes = ["caller", "shared", "session"];
+    let packs = scopes.iter().flat_map(|scope| settings.map(|settings| format!("scope = \"{scope}\"\n{settings}")));
+    let with_defaults = settings.map(|settings| format!("{settings}\n[input.properties.d]\ndefault = 1e1"));
+    let echo = |(n, memory): (usize, String)| {
+        let (memory, schema) = memory
+            .split_once("[input")
+            .map_or((memory.as_str(), String::new()), |(memory, schema)| (memory, format!("[input{schema}\n")));
+        let rest = format!(
+            "[input]\ntype = \"object\"\n[input.properties.v]\n{schema}[memory]\ncache = true\nttl = \"60s\"\n{memory}"
+        );
+        function(&manifest(&format!("t.p{n}"), "read_only = true", &rest), |_, input: Json| async move {
+            Reply::value(&serde_json::json!({ "read": input.as_str() }))
+        })
+        .0
+    };
+    packs.chain(with_defaults).enumerate().map(echo).collect()
+}
+
+#[tokio::test]
+async fn handler_reads_the_same_bytes_with_a_key_and_without() {
+    let values = [
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "-0.0",
+        "1",
+        "5.0",
+        "1e1",
+        "10",
+        "1E+2",
+        "0.1",
+        "1e-7",
+        "123456789012345678",
+        "9007199254740993",
+        "1e21",
+        "1.5e300",
+        "5e-324",
+        "\"\"",
+        "\"a\"",
+        "\"\\u0041\\n\\/\"",
+        "\"\\ud83d\\ude00\"",
+        "\"\u{e9}\u{2028}\"",
+        "[]",
+        "[ ]",
+        "[1, [2.0, [null]]]",
+        "{}",
+        "{ }",
+        "{\"b\": 1, \"a\": {\"d\": 2, \"c\": []}}",
+    ];
+    let inputs: Vec<String> = values.iter().map(|value| format!("{{ \"v\" : {value}, \"a\": [{value}] }}")).collect();
+    let run = async |gate_one: bool| {
+        let clock = Arc::new(ManualClock::default());
+        let mut builder = Engine::builder(patient()).builtins(opted_in_packs()).clock(Arc::clone(&clock) as _);
+        if gate_one {
+            builder = builder.memory(memory(clock).await);
+        }
+        let engine = builder.build();
+        assert!(engine.refused().is_empty(), "{:?}", engine.refused());
+        let (mut answers, mut cached) = (Vec::new(), 0);
+        for pack in engine.all_packs() {
+            for input in &inputs {
+                let mut call = call(pack.name.as_str(), input);
+                let identity = helmdeck_core::Identity::local().with_session("s").unwrap();
+                call.identity = Arc::new(identity);
+                answers.push(match engine.call(call).await {
+                    Ok(mut outcome) => {
+                        cached += usize::from(outcome.cache.take().is_some());
+                        outcome.duration = std::time::Duration::ZERO;
+                        String::from_utf8(outcome.to_json()).unwrap()
+                    }
+                    Err(error) => error.problem().to_string(),
+                });
+            }
+        }
+        (answers, cached)
+    };
+    let ((shut, none), (open, cached)) = (run(false).await, run(true).await);
+    assert_eq!(shut.len(), 40 * inputs.len());
+    assert_eq!((none, cached), (0, open.len()), "the member `cache` is the only difference");
+    for (shut, open) in shut.iter().zip(&open) {
+        assert_eq!(shut, open);
+    }
+}

@@ -66,6 +66,8 @@ fn ended_by_a_limit(what: &str, error: &Error, code: Code) {
 }
 
 /// Calls a tool on a runtime of one thread, and counts how often something else ran meanwhile.
+///
+/// That is 0 or 1 if the check runs on the runtime, and more otherwise, on however slow a machine.
 async fn beside(engine: &Engine, tool: &str, input: &str) -> (Error, u32) {
     let ticks = Arc::new(AtomicU32::new(0));
     let ticking = tokio::spawn({
@@ -95,7 +97,7 @@ async fn expensive_inputs_end_and_leave_the_runtime_alone() {
     for (keyword, _, document) in &cases {
         let (error, ticks) = beside(&engine, keyword, &document.to_string()).await;
         ended_by_a_limit(keyword, &error, Code::InvalidInput);
-        assert!(ticks > 5, "{keyword}: {ticks}");
+        assert!(ticks > 1, "{keyword}: {ticks}");
     }
     engine.shutdown().await;
 }
@@ -116,7 +118,7 @@ async fn expensive_answers_end_and_leave_the_runtime_alone() {
         ended_by_a_limit(keyword, &error, Code::InvalidOutput);
         let (error, ticks) = beside(&engine, "nested", "{}").await;
         ended_by_a_limit(keyword, &error, Code::InvalidOutput);
-        assert!(ticks > 5, "{keyword}: {ticks}");
+        assert!(ticks > 1, "{keyword}: {ticks}");
         engine.shutdown().await;
     }
 }
