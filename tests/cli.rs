@@ -202,6 +202,10 @@ fn second_process_hits_until_purge_without_key() {
     assert_eq!((stats["test.count"]["hit"].as_u64(), stats["test.count"]["bypass"].as_u64()), (Some(2), Some(1)));
     let savings = home.run(&["cache", "savings", "--json"], &[]).ends(0).json();
     assert_eq!(savings["test.count"]["calls"], 2);
+    assert!(savings["test.count"].get("usd").is_none(), "{savings}");
+    std::fs::write(home.path(".config/helmdeck/helmdeck.toml"), "[prices]\n\"test.count\" = 0.25\n").unwrap();
+    let priced = home.run(&["cache", "savings"], &[]).ends(0);
+    assert!(priced.stdout.contains("USD SAVED") && priced.stdout.contains("0.50"), "{}", priced.stdout);
     let explained = home.run(&["cache", "explain", "test.count", "repo=A/b"], &key).ends(0);
     assert!(explained.stdout.contains("fresh"), "{}", explained.stdout);
 

@@ -277,3 +277,42 @@ fn new_http_pack_checks_without_sending_examples() {
     assert_eq!(refused.code, 1);
     assert!(refused.stdout.contains("the example makes no request"), "{}", refused.stdout);
 }
+
+#[test]
+fn check_says_what_would_not_be_stored() {
+    let home = Home::new();
+    let host = Host::start("127.0.0.1", |asked| {
+        let said = asked.line.trim_start_matches("GET /").replace('+', " ");
+        answer("200 OK", &format!("content-type: application/json\r\ncache-control: {said}\r\n"), "{}")
+    });
+    let check = |said: &str, memory: &str| {
+        let rest = format!("[[examples]]\ninput = {{}}\n[memory]\ncache = true\n{memory}");
+        install(&home, "shop.item", true, &format!("url = \"http://{}/{said}\"", host.address), &rest);
+        let mut command = home.command(KEY, &["pack", "check", "--run"]);
+        let run = crate::support::program::Run::of(command.env(OPEN.0, OPEN.1).output().unwrap());
+        (run.code, format!("{}{}", run.stdout, run.stderr))
+    };
+    for (said, memory, warned) in [
+        ("max-age=60", "ttl = \"1h\"", None),
+        ("no-store", "ttl = \"1h\"", Some("upstream_no_store")),
+        ("no-store", "ttl = \"1h\"\nrespect = \"none\"", None),
+        ("private", "ttl = \"1h\"", None),
+        ("private", "ttl = \"1h\"\nscope = \"shared\"", Some("upstream_private")),
+        ("public", "ttl = \"upstream\"", Some("upstream_not_fresh")),
+        ("max-age=60", "ttl = \"upstream\"", None),
+    ] {
+        let (code, text) = check(said, memory);
+        assert_eq!(code, 0, "a warning is no problem: {text}");
+        assert_eq!(
+            text.contains("warning: the answer would not be stored"),
+            warned.is_some(),
+            "{said} {memory}: {text}"
+        );
+        assert!(warned.is_none_or(|word| text.contains(word)), "{said} {memory}: {text}");
+    }
+    let (code, text) = check("max-age=60", "ttl = \"1h\"\nmax_bytes = \"64MiB\"");
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = check("max-age=60", "ttl = \"1h\"\nmax_bytes = \"65MiB\"");
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("max_bytes is over 64MiB"), "{text}");
+}

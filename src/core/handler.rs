@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::error::{Code, Error, Result};
 use crate::json::Json;
-use crate::upstream::{Quota, Upstream};
+use crate::upstream::{Caching, Quota, Upstream};
 
 /// Answer of a handler.
 ///
@@ -33,6 +33,8 @@ pub struct Reply {
     pub upstream_calls: u32,
     /// What is left of a quota of the upstream, if it says so.
     pub quota: Option<Quota>,
+    /// What the upstream says about storing the answer.
+    pub caching: Caching,
     /// The handler must confirm the stored answer before each use.
     pub confirm_always: bool,
 }
@@ -40,15 +42,8 @@ pub struct Reply {
 impl Reply {
     /// Answers with JSON text.
     #[must_use]
-    pub const fn json(output: Json) -> Self {
-        Self {
-            output: Some(output),
-            no_store: false,
-            validator: None,
-            upstream_calls: 0,
-            quota: None,
-            confirm_always: false,
-        }
+    pub fn json(output: Json) -> Self {
+        Self { output: Some(output), ..Self::not_modified() }
     }
 
     /// Answers with a value.
@@ -64,7 +59,15 @@ impl Reply {
     /// Confirms the stale answer in [`Context::stale`]; only allowed when there is one.
     #[must_use]
     pub const fn not_modified() -> Self {
-        Self { output: None, no_store: false, validator: None, upstream_calls: 0, quota: None, confirm_always: false }
+        Self {
+            output: None,
+            no_store: false,
+            validator: None,
+            upstream_calls: 0,
+            quota: None,
+            caching: Caching::NOTHING,
+            confirm_always: false,
+        }
     }
 
     /// Sets the validator to confirm the answer with later.
@@ -85,6 +88,13 @@ impl Reply {
     #[must_use]
     pub const fn with_quota(mut self, quota: Option<Quota>) -> Self {
         self.quota = quota;
+        self
+    }
+
+    /// Sets what the upstream says about storing the answer. The manifest's `respect` decides whether it counts.
+    #[must_use]
+    pub const fn with_caching(mut self, caching: Caching) -> Self {
+        self.caching = caching;
         self
     }
 

@@ -57,4 +57,4 @@ pub use outcome::{CacheInfo, CacheStatus, NotKept, Outcome};
 pub use schema::Schema;
 pub use secrets::Secret;
 pub use trace::{Span, Trace, Tracer};
-pub use upstream::{Quota, Upstream};
+pub use upstream::{Caching, Quota, Upstream};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::secrets::Grant;
-use crate::upstream::Quota;
+use crate::upstream::{Caching, Quota};
 use crate::{Json, PackName, Timestamp, Version};
 
 /// Cache status of an answer.
@@ -76,10 +76,21 @@ impl NotKept {
     /// Every word.
     ///
     /// In order: its files belong to the caller that ran the pack; it contains a secret of the call; the handler does not
-    /// want it; it is too large; the program changed during the run; it was purged during the run; the queue of writes is
-    /// full, so that this process keeps it in memory only.
-    pub const WORDS: [&str; 7] =
-        ["shared_artifact", "secret", "no_store", "too_large", "program_changed", "purged", "writes_behind"];
+    /// want it; its upstream does not; its upstream says that it is for one caller; its upstream says that it is not fresh;
+    /// it is too large; the program changed during the run; it was purged during the run; the queue of writes is full, so
+    /// that this process keeps it in memory only.
+    pub const WORDS: [&str; 10] = [
+        "shared_artifact",
+        "secret",
+        "no_store",
+        "upstream_no_store",
+        "upstream_private",
+        "upstream_not_fresh",
+        "too_large",
+        "program_changed",
+        "purged",
+        "writes_behind",
+    ];
 
     /// Returns it as one word, or as `secret:` and the rule.
     #[must_use]
@@ -201,6 +212,8 @@ pub struct Remark {
     pub upstream_calls: u32,
     /// What is left of the upstream's quota, if it says so.
     pub quota: Option<Quota>,
+    /// What the upstream, and those of the packs that the handler called, say about storing the answer.
+    pub caching: Caching,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
     /// The handler must confirm the stored answer before each use.

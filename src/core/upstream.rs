@@ -60,6 +60,77 @@ impl Quota {
     }
 }
 
+/// What an upstream says about storing its answer (RFC 9111).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caching {
+    /// Nobody may store it.
+    pub no_store: bool,
+    /// It is for one caller.
+    pub private: bool,
+    /// How long it is fresh for one caller; `None` if that is not said.
+    pub fresh_for: Option<Duration>,
+    /// How long it is fresh where callers share it; `None` if that is not said.
+    pub fresh_for_all: Option<Duration>,
+    /// Limit of how long it is fresh, whatever the manifest says; `None` if there is none.
+    pub at_most: Option<Duration>,
+}
+
+impl Caching {
+    /// An upstream that says nothing.
+    pub const NOTHING: Self =
+        Self { no_store: false, private: false, fresh_for: None, fresh_for_all: None, at_most: None };
+
+    /// Reads it from the headers of an answer. `values` gets a name in lower case and returns the values of all such headers.
+    ///
+    /// `Vary: *` counts as `no-store`, a cookie as `private`, `no-cache` as fresh for no time. How long the answer was in
+    /// other caches (`Age`) is subtracted.
+    ///
+    /// # Examples
+    /// ```
+    /// use helmdeck_core::Caching;
+    ///
+    /// let headers = [("cache-control", "private, max-age=60"), ("age", "20")];
+    /// let caching = Caching::read(|name| headers.into_iter().filter(move |known| known.0 == name).map(|known| known.1));
+    /// assert!(caching.private);
+    /// assert_eq!(caching.fresh_for.unwrap().as_secs(), 40);
+    /// ```
+    pub fn read<'a, 'n, I: Iterator<Item = &'a str>>(values: impl Fn(&'n str) -> I) -> Self {
+        let list = |name| values(name).flat_map(|value| value.split(',')).map(str::trim);
+        let first = |name| values(name).next().map(str::trim);
+        let said = |directive: &str| {
+            list("cache-control").find_map(|part| {
+                let (name, value) = part.split_once('=').unwrap_or((part, ""));
+                name.trim().eq_ignore_ascii_case(directive).then(|| value.trim().trim_matches('"'))
+            })
+        };
+        let date = |name| Timestamp::parse_http_date(first(name)?);
+        // What cannot be read counts as stale (RFC 9111 sections 4.2.1 and 5.3).
+        let seconds = |text: &str| Duration::from_secs(text.parse().unwrap_or(0));
+        let until = || Some(date("expires")?.since(date("date")?));
+        let expires = || first("expires").map(|_| until().unwrap_or_default());
+        let age = first("age").map(seconds).unwrap_or_default();
+        let lifetime = said("max-age").map(seconds).or_else(expires);
+        let for_all = said("s-maxage").map(seconds).or(lifetime);
+        let left = |lifetime: Option<Duration>| match said("no-cache") {
+            Some(_) => Some(Duration::ZERO),
+            None => lifetime.map(|lifetime| lifetime.saturating_sub(age)),
+        };
+        Self {
+            no_store: said("no-store").is_some() || list("vary").any(|name| name == "*"),
+            private: said("private").is_some() || values("set-cookie").next().is_some(),
+            fresh_for: left(lifetime),
+            fresh_for_all: left(for_all),
+            at_most: None,
+        }
+    }
+}
+
+impl Default for Caching {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
 /// Returns the wait that an answer asks for in `Retry-After` (RFC 9110 section 10.2.3), `None` if it asks for none.
 ///
 /// A date counts from the `Date` of the same answer, because our clock may differ. `header` gets names in lower case.
@@ -92,6 +163,46 @@ mod tests {
             (&[][..], None),
         ] {
             assert_eq!(retry_after(of(headers)), seconds.map(Duration::from_secs), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn caching_is_read_from_headers() {
+        let date = ("date", "Sun, 06 Nov 1994 08:49:07 GMT");
+        let expires = |text| vec![date, ("expires", text)];
+        let fresh = |one: u64, all: u64| Caching {
+            fresh_for: Some(Duration::from_secs(one)),
+            fresh_for_all: Some(Duration::from_secs(all)),
+            ..Caching::default()
+        };
+        let no_store = Caching { no_store: true, ..Caching::default() };
+        let private = Caching { private: true, ..Caching::default() };
+        let said = |text| vec![("cache-control", text)];
+        for (headers, expected) in [
+            (vec![], Caching::default()),
+            (said("public"), Caching::default()),
+            (said("No-Store"), no_store),
+            (
+                vec![("cache-control", "public"), ("cache-control", "max-age, no-store")],
+                Caching { no_store: true, ..fresh(0, 0) },
+            ),
+            (vec![("vary", "accept"), ("vary", "cookie, *")], no_store),
+            (vec![("vary", "accept-language")], Caching::default()),
+            (said("private"), private),
+            (said("private=\"x-secret\""), private),
+            (vec![("set-cookie", "a=b")], private),
+            (said("max-age=60"), fresh(60, 60)),
+            (said("max-age=\"60\" , s-maxage = 600"), fresh(60, 600)),
+            (said("max-age=-1"), fresh(0, 0)),
+            (said("max-age=60, no-cache"), fresh(0, 0)),
+            (vec![("cache-control", "max-age=60"), ("age", "3600")], fresh(0, 0)),
+            (vec![("cache-control", "max-age=60"), ("age", "20"), ("expires", "0")], fresh(40, 40)),
+            (expires("Sun, 06 Nov 1994 08:49:37 GMT"), fresh(30, 30)),
+            (expires("Thu, 01 Jan 1970 00:00:00 GMT"), fresh(0, 0)),
+            (expires("-1"), fresh(0, 0)),
+        ] {
+            let values = |name| headers.iter().filter(move |known| known.0 == name).map(|known| known.1);
+            assert_eq!(Caching::read(values), expected, "{headers:?}");
         }
     }
 

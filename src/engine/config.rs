@@ -8,6 +8,7 @@ use crate::audit::AuditConfig;
 use crate::cache::config::CacheConfig;
 use crate::command::CommandConfig;
 use crate::jobs::JobConfig;
+use crate::prices::Prices;
 use helmdeck_artifacts::ArtifactConfig;
 use helmdeck_sandbox::SessionConfig;
 
@@ -27,4 +28,6 @@ pub struct Config {
     pub sessions: SessionConfig,
     /// Jobs: calls that continue without their caller.
     pub jobs: JobConfig,
+    /// Prices of runs and requests, for what the cache saves.
+    pub prices: Prices,
 }

@@ -73,10 +73,18 @@ impl Engine {
     /// Explains the state of the cache for a call, without running anything.
     ///
     /// # Errors
-    /// As the call itself up to its credentials; `conflict` if this pack is not cached, with the gate that is shut.
+    /// As the call itself up to its credentials; `conflict` if its manifest does not open its gate, or this call is not cached.
     pub async fn explain(&self, call: Call) -> Result<Explanation> {
         let pack = self.0.registered(call.pack.as_str(), call.version)?;
-        memory::explain(&pack, self.0.memory.is_some(), call).await
+        memory::explain(&pack, call).await
+    }
+
+    /// Returns what saved runs and upstream requests of a pack would have cost, in USD; `None` without a price.
+    #[must_use]
+    pub fn saved_usd(&self, pack: &str, runs: u64, requests: u64) -> Option<f64> {
+        let registered = self.0.registered(pack, None).ok();
+        let upstream = registered.as_ref().and_then(|pack| pack.upstream.as_deref());
+        self.0.config.prices.saved_usd(pack, upstream, runs, requests)
     }
 
     /// Returns every pack that can work, in its latest version, sorted by name.

@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use helmdeck_core::context::Packs;
+use helmdeck_core::manifest::Respect;
 use helmdeck_core::memory::{Memory, NoMemory, Owner, Views};
 use helmdeck_core::outcome::{Remark, UsedGrant};
 use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{
-    Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Reply, Result, RunId, Version,
+    Caching, Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Reply, Result, RunId,
+    Version,
 };
 use tower::Service;
 
@@ -130,7 +132,14 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         },
     };
     let mut remark = remark(reply, had_secret, not_modified, &revealed);
-    remark.used = noting.map(|noting| noting.used()).unwrap_or_default();
+    if let Some(noted) = noting.map(|noting| std::mem::take(&mut *noting.noted.lock())) {
+        remark.used = noted.used;
+        remark.caching.no_store |= noted.caching.no_store;
+        remark.caching.private |= noted.caching.private;
+    }
+    if manifest.cache().is_some_and(|spec| spec.respect == Respect::None) {
+        remark.caching = Caching::default();
+    }
     Ok(outcome(manifest, output, remark))
 }
 
@@ -180,24 +189,27 @@ fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmde
         validator,
         upstream_calls: reply.upstream_calls,
         quota: reply.quota,
+        caching: reply.caching,
         had_secret,
         used: Vec::new(),
     }
 }
 
-/// Handle on other packs, and the grants that they used for their answers.
+/// Handle on other packs, and what their answers are made with.
 struct Noting {
     packs: Arc<dyn Packs>,
-    used: Mutex<Vec<UsedGrant>>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    used: Vec<UsedGrant>,
+    caching: Caching,
 }
 
 impl Noting {
     fn new(packs: Arc<dyn Packs>) -> Self {
-        Self { packs, used: Mutex::default() }
-    }
-
-    fn used(&self) -> Vec<UsedGrant> {
-        std::mem::take(&mut *self.used.lock())
+        Self { packs, noted: Mutex::default() }
     }
 }
 
@@ -205,13 +217,15 @@ impl Noting {
 impl Packs for Noting {
     async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
         let outcome = self.packs.call(from, pack, version, input).await?;
-        let mut used = self.used.lock();
+        let mut noted = self.noted.lock();
         for one in &outcome.remark.used {
-            if !used.contains(one) {
-                used.push(one.clone());
+            if !noted.used.contains(one) {
+                noted.used.push(one.clone());
             }
         }
-        drop(used);
+        noted.caching.no_store |= outcome.remark.caching.no_store;
+        noted.caching.private |= outcome.remark.caching.private;
+        drop(noted);
         Ok(outcome)
     }
 }

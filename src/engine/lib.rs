@@ -19,6 +19,7 @@ mod layers;
 mod memory;
 mod metrics;
 mod pipeline;
+mod prices;
 mod program;
 mod registry;
 mod statistics;
@@ -41,7 +42,8 @@ pub use jobs::{
     Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery, JobSchedule, JobState,
 };
 pub use memory::MemoryControl;
-pub use registry::{CacheSummary, PackInfo, PackSource, ScheduleSummary};
+pub use prices::{Price, Prices};
+pub use registry::{PackInfo, PackSource, ScheduleSummary};
 pub use statistics::{Numbers, Report, Statistics, StatisticsSlot, Window};
 pub use tail::{CallRecord, Tail, Tailed};
 pub use views::{CallFilter, CallPage, CommonFinding, Defaults, PackUse, PastCall, RecentCall, defaults, store_error};

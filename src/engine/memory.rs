@@ -136,20 +136,18 @@ impl MemoryControl {
 
 /// Explains what the cache knows of a call of `pack`, without running anything.
 ///
-/// `has_memory` says whether gate 1 is open.
-///
 /// # Errors
-/// As the call itself up to its credentials; `conflict` if the pack is not cached, with the gate that is shut.
-pub(crate) async fn explain(pack: &Registered, has_memory: bool, mut call: Call) -> Result<Explanation> {
-    let Some(cache) = &pack.cache else {
-        let gate = if !has_memory { "no memory key is set" } else { "its manifest does not say cache = true" };
+/// As the call itself up to its credentials; `conflict` if its manifest does not open its gate, or this call is not cached.
+pub(crate) async fn explain(pack: &Registered, mut call: Call) -> Result<Explanation> {
+    let Some(spec) = pack.manifest.cache() else {
+        let gate = "its manifest does not say cache = true";
         return Err(Error::new(Code::Conflict, format!("answers of pack \"{}\" are not cached: {gate}", call.pack)));
     };
     validate_input::validate(&pack.validate_input, &mut call).await?;
     if let Some(layer) = &pack.credentials {
         call.stage.secrets = Some(Arc::new(credentials::resolve(layer, &call)?));
     }
-    let located = cache.locate(&call, cache.contract().await).map_err(|reason| {
+    let not_cached = |reason| {
         let why = match reason {
             "no_session" => {
                 "its scope is \"session\" and the call names none (`--session`, the header `Helmdeck-Session`, a claim of the token, \
@@ -160,6 +158,10 @@ pub(crate) async fn explain(pack: &Registered, has_memory: bool, mut call: Call)
             _ => "a number of its input has no canonical form",
         };
         Error::new(Code::Conflict, format!("this call of pack \"{}\" is not cached ({reason}): {why}", call.pack))
-    })?;
+    };
+    let Some(cache) = &pack.cache else {
+        return explain::without_key(&pack.manifest, spec, &pack.contract, &call).map_err(not_cached);
+    };
+    let located = cache.locate(&call, cache.contract().await).map_err(not_cached)?;
     explain::explain(cache, &call, &located).await
 }

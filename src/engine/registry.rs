@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use helmdeck_core::manifest::{Example, ManifestError, Metadata, Scope, Timing};
+use helmdeck_core::manifest::{CacheSpec, Example, ManifestError, Metadata, Timing};
 use helmdeck_core::{Code, Error, Manifest, PackName, Result, Version};
 use serde::Serialize;
 use serde_json::Value;
@@ -42,6 +42,8 @@ pub(crate) struct Registered {
     pub(crate) cache: Option<Arc<PackCache>>,
     pub(crate) validate_input: ValidateInputLayer,
     pub(crate) credentials: Option<CredentialsLayer>,
+    /// Name of the service that the handler asks, if it is known.
+    pub(crate) upstream: Option<String>,
 }
 
 /// Snapshot of the registry.
@@ -205,6 +207,9 @@ pub struct PackInfo {
     pub metadata: Metadata,
     /// Kind of its handler.
     pub handler: &'static str,
+    /// Name of the service that the handler asks, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
     /// Timeout of the handler, in seconds.
     pub timeout_s: f64,
     /// The schema of its input.
@@ -213,7 +218,7 @@ pub struct PackInfo {
     pub output: Value,
     /// Cache settings of its manifest; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheSummary>,
+    pub cache: Option<CacheSpec>,
     /// Whether both gates are open, so that its answers are cached.
     pub cached: bool,
     /// The tags that a call of it purges, as templates.
@@ -268,25 +273,6 @@ pub struct ScheduleSummary {
     pub timing: Timing,
 }
 
-/// Cache settings of a manifest.
-#[derive(Debug, Clone, Serialize)]
-pub struct CacheSummary {
-    /// How long an answer is fresh, in seconds.
-    pub ttl_s: f64,
-    /// Which callers share an entry.
-    pub scope: Scope,
-    /// Whether the handler can revalidate an old answer.
-    pub revalidate: bool,
-    /// How long past its freshness an answer may be served while it is revalidated, in seconds.
-    pub stale_while_revalidate_s: f64,
-    /// How long past its freshness an answer may be served when the handler fails, in seconds.
-    pub stale_if_error_s: f64,
-    /// Size limit of a stored output, in bytes.
-    pub max_bytes: u64,
-    /// Labels of an entry, as templates.
-    pub tags: Vec<String>,
-}
-
 impl Registered {
     /// Returns how its jobs run.
     pub(crate) fn plan(&self) -> RunPlan {
@@ -310,18 +296,11 @@ impl Registered {
             open_world: manifest.open_world(),
             metadata: manifest.metadata.clone(),
             handler: manifest.handler.kind(),
+            upstream: self.upstream.clone(),
             timeout_s: manifest.timeout.as_secs_f64(),
             input: manifest.input.source().clone(),
             output: manifest.output.source().clone(),
-            cache: manifest.cache().map(|spec| CacheSummary {
-                ttl_s: spec.ttl.as_secs_f64(),
-                scope: spec.scope,
-                revalidate: spec.revalidate,
-                stale_while_revalidate_s: spec.stale_while_revalidate.as_secs_f64(),
-                stale_if_error_s: spec.stale_if_error.as_secs_f64(),
-                max_bytes: spec.max_bytes,
-                tags: sources(&spec.tags),
-            }),
+            cache: manifest.cache().cloned(),
             cached: self.cache.is_some(),
             invalidates: manifest.memory.as_ref().map(|memory| sources(&memory.invalidates)).unwrap_or_default(),
             credentials: sources(&manifest.credentials),

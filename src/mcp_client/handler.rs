@@ -1,10 +1,11 @@
 //! Handlers of kind `mcp`: call one tool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_core::trace::SpanKind;
-use helmdeck_core::{Code, Context, Correlation, Error, Handler, Json, Reply, Result, Secret, Upstream};
+use helmdeck_core::{Caching, Code, Context, Correlation, Error, Handler, Json, Reply, Result, Secret, Upstream};
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,
@@ -29,7 +30,7 @@ pub(crate) struct McpHandler {
 #[async_trait]
 impl Handler for McpHandler {
     fn upstream(&self) -> Option<Upstream> {
-        Some(Upstream { name: format!("MCP server \"{}\"", self.server.name()), keep_quota: 0 })
+        Some(Upstream { name: format!("mcp.{}", self.server.name()), keep_quota: 0 })
     }
 
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
@@ -62,13 +63,14 @@ impl McpHandler {
         let result = self.ask(&connection, context, arguments).await?;
         // Variables of the server's environment are not credentials of the call, so they are redacted here.
         let output = self.output(&result, &connection.secrets)?;
-        match helmdeck_redact::bytes(&output, &connection.secrets) {
-            std::borrow::Cow::Borrowed(_) => Ok(Reply::json(Json::from_trusted(output.into()))),
+        let reply = match helmdeck_redact::bytes(&output, &connection.secrets) {
+            std::borrow::Cow::Borrowed(_) => Reply::json(Json::from_trusted(output.into())),
             std::borrow::Cow::Owned(clean) => {
                 let holds = |_| Error::new(Code::InvalidOutput, "the answer of the tool holds a secret");
-                Ok(Reply::json(Json::parse(clean).map_err(holds)?).no_store())
+                Reply::json(Json::parse(clean).map_err(holds)?).no_store()
             }
-        }
+        };
+        Ok(reply.with_caching(caching(&result)))
     }
 
     async fn connect(&self) -> Result<(Arc<Connection>, InUse)> {
@@ -177,6 +179,21 @@ impl McpHandler {
             return Err(Error::new(Code::InvalidOutput, message));
         }
         Ok(output)
+    }
+}
+
+/// Returns what the server says about storing a result, in its `_meta`.
+///
+/// `ttlMs` and `cacheScope` have the meaning that they have for lists (SEP-2549); `cache_hint` is that of SEP-2419.
+fn caching(result: &CallToolResult) -> Caching {
+    let said = |name: &str| result.meta.as_ref()?.get(name);
+    let fresh_for = said("ttlMs").and_then(Value::as_u64).map(Duration::from_millis);
+    Caching {
+        no_store: said("cache_hint").is_some_and(|hint| hint == "no-cache"),
+        private: said("cacheScope").is_some_and(|scope| scope == "private"),
+        fresh_for,
+        fresh_for_all: fresh_for,
+        at_most: fresh_for,
     }
 }
 

@@ -85,7 +85,7 @@ impl Default for Config {
 pub struct Limits {
     /// Limit of a key in bytes. Default 1 KiB.
     pub key_bytes: usize,
-    /// Limit of a value in bytes. Default 1 MiB.
+    /// Limit of a value in bytes, except for cached answers, which their packs limit. Default 1 MiB.
     pub value_bytes: usize,
     /// Limit of a category in bytes. Default 256.
     pub category_bytes: usize,
@@ -174,7 +174,9 @@ impl Limits {
             return Err(StoreError::Invalid("the key is empty"));
         }
         within("key", put.key.len(), self.key_bytes)?;
-        within("value", put.value.len(), self.value_bytes)?;
+        if put.kind != Kind::Cache {
+            within("value", put.value.len(), self.value_bytes)?;
+        }
         within("category", put.category.len(), self.category_bytes)?;
         within("list of tags", put.tags.len(), self.tags)?;
         for tag in &put.tags {

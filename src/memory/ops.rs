@@ -18,7 +18,7 @@ pub struct Put {
     pub kind: Kind,
     /// Its name within namespace and kind; 1 byte to 1 KiB of any text.
     pub key: String,
-    /// The value; up to 1 MiB by default, may be empty.
+    /// The value; up to 1 MiB by default (a cached answer: as its pack says), may be empty.
     pub value: Bytes,
     /// Category.
     pub category: String,

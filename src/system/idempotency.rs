@@ -64,6 +64,10 @@ const SESSIONS: &str = "mcp sessions";
 const BACKOFFS: &str = "backoffs";
 /// Limit of the upstreams that are read at once.
 const BACKOFFS_READ: usize = 1000;
+/// Prefix of the scope of each answer that was not kept.
+const REFUSALS: &str = "refusals";
+/// Limit of the reasons that are read of one answer.
+const REFUSALS_READ: usize = 100;
 /// How much the clocks of replicas may differ.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(24 * 3600);
 
@@ -136,6 +140,23 @@ impl System {
     /// `Unavailable`, `Corrupt`.
     pub async fn backoffs(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>> {
         self.driver().key_ends(BACKOFFS.to_owned(), now, BACKOFFS_READ).await
+    }
+
+    /// Records until `until` why an answer was not kept. `answer` is a digest of its key.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn refuse(&self, answer: &str, why: &str, until: Timestamp) -> Result<()> {
+        self.driver().mark_key(name(&format!("{REFUSALS}/{answer}"), why), until).await
+    }
+
+    /// Returns why an answer was not kept the last time ([`System::refuse`]).
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn last_refusal(&self, answer: &str, now: Timestamp) -> Result<Option<String>> {
+        let refusals = self.driver().key_ends(format!("{REFUSALS}/{answer}"), now, REFUSALS_READ).await?;
+        Ok(refusals.into_iter().max_by_key(|(_, until)| *until).map(|(why, _)| why))
     }
 
     /// Returns which of these MCP sessions have ended ([`System::end_session`]).

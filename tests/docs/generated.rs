@@ -76,7 +76,7 @@ fn spelled(key: &str, kind: &str) -> &'static str {
         "BTreeMap<String, String" => "table of texts",
         "BTreeMap<String, toml::Value" => "table",
         "Vec<Example" => "list of tables",
-        "Scope" | "SingleFlight" => "text",
+        "Respect" | "Scope" | "SingleFlight" => "text",
         "toml::Value" => "any value",
         "Metadata" | "Handler" | "McpTool" | "SessionTable" | "Job" | "Schedule" | "Artifacts" | "Memory"
         | "http::Raw" => "table",

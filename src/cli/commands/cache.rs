@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use helmdeck_core::{CacheStatus, PackName};
 use helmdeck_memory::Kind;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::args::CallArgs;
@@ -13,7 +14,6 @@ use crate::commands::{memory, run};
 use crate::exit::Result;
 use crate::lookup;
 use crate::output::columns;
-use crate::table::table;
 use crate::wire::{MemoryUse, Setup};
 
 /// Counters of one pack by name.
@@ -64,39 +64,50 @@ pub(crate) async fn stats(setup: &Setup) -> Result<()> {
     })
 }
 
+/// What cached answers of a pack saved.
+#[derive(Serialize)]
+struct Saved {
+    calls: u64,
+    ms: u64,
+    upstream_calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usd: Option<f64>,
+}
+
 /// Prints what the cache saved: calls, time, and upstream requests that count against a quota.
 ///
 /// # Errors
 /// As [`stats`].
 pub(crate) async fn savings(setup: &Setup) -> Result<()> {
     let packs = counters(setup).await?;
-    let value = json!(
-        packs
-            .iter()
-            .map(|(pack, counts)| {
-                let saved = json!({
-                    "calls": count(counts, "saved_calls"),
-                    "ms": count(counts, "saved_us") / 1000,
-                    "upstream_calls": count(counts, "saved_upstream_calls"),
-                });
-                (pack.as_str(), saved)
-            })
-            .collect::<BTreeMap<_, _>>()
-    );
-    setup.output.either(&value, || {
-        let rows = packs.iter().map(|(pack, counts)| {
-            [
-                pack.clone(),
-                count(counts, "saved_calls").to_string(),
-                format!("{} ms", count(counts, "saved_us") / 1000),
-                count(counts, "saved_upstream_calls").to_string(),
-            ]
-        });
-        if packs.is_empty() {
-            NOTHING.to_owned()
-        } else {
-            table(["PACK", "CALLS SAVED", "TIME SAVED", "UPSTREAM REQUESTS SAVED"], rows)
+    let engine = setup.engine(MemoryUse::None, false).await?;
+    let saved: BTreeMap<&str, Saved> = packs
+        .iter()
+        .map(|(pack, counts)| {
+            let [calls, us, upstream_calls] =
+                ["saved_calls", "saved_us", "saved_upstream_calls"].map(|name| count(counts, name));
+            let usd = engine.saved_usd(pack, calls, upstream_calls);
+            (pack.as_str(), Saved { calls, ms: us / 1000, upstream_calls, usd })
+        })
+        .collect();
+    engine.shutdown().await;
+    setup.output.either(&json!(saved), || {
+        if saved.is_empty() {
+            return NOTHING.to_owned();
         }
+        let priced = saved.values().any(|saved| saved.usd.is_some());
+        let titles = ["PACK", "CALLS SAVED", "TIME SAVED", "UPSTREAM REQUESTS SAVED", "USD SAVED"];
+        let cells = |(pack, saved): (&&str, &Saved)| {
+            let usd = saved.usd.map_or_else(|| "-".to_owned(), |usd| format!("{usd:.2}"));
+            let (calls, requests) = (saved.calls.to_string(), saved.upstream_calls.to_string());
+            vec![(*pack).to_owned(), calls, format!("{} ms", saved.ms), requests, usd]
+        };
+        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        rows.extend(saved.iter().map(cells));
+        for row in &mut rows {
+            row.truncate(titles.len() - usize::from(!priced));
+        }
+        columns(&rows)
     })
 }
 

@@ -7,6 +7,7 @@ use helmdeck_core::duration::format_duration;
 use helmdeck_core::manifest::ManifestError;
 use helmdeck_core::schema::properties;
 use helmdeck_core::suggest::did_you_mean;
+use helmdeck_core::template::Template;
 use helmdeck_core::text::{collapse_whitespace, count, escaped};
 use helmdeck_core::{Clock as _, SystemClock};
 use helmdeck_engine::{Engine, PackInfo};
@@ -241,14 +242,27 @@ fn word(value: &Value) -> Option<String> {
 fn cache(pack: &PackInfo) -> String {
     let Some(cache) = &pack.cache else { return "never: its manifest does not say cache = true".to_owned() };
     let state = if pack.cached { "on" } else { "off: no memory key is set" };
-    let mut text = format!("{state}; fresh for {} s, scope {}", cache.ttl_s, cache.scope.as_str());
+    let of_upstream = if cache.ttl_of_upstream { "as long as the upstream says, at most " } else { "" };
+    let ttl = format_duration(cache.ttl);
+    let mut parts = vec![format!("{state}; fresh for {of_upstream}{ttl}, scope {}", cache.scope.as_str())];
+    if cache.early {
+        parts.push("renewed shortly before its end".to_owned());
+    }
+    let windows = [
+        (cache.stale_while_revalidate, "while it is renewed".to_owned()),
+        (cache.stale_if_error, format!("if the handler fails or takes over {}", format_duration(cache.stale_if_slow))),
+    ];
+    let served = |(window, when): &(Duration, String)| format!("stale for {} {when}", format_duration(*window));
+    parts.extend(windows.iter().filter(|(window, _)| !window.is_zero()).map(served));
     if cache.revalidate {
-        text.push_str(", then confirmed at its source");
+        parts.push("then confirmed at its source".to_owned());
     }
+    parts.extend(cache.errors.iter().map(|(code, ttl)| format!("{} for {}", code.as_str(), format_duration(*ttl))));
     if !cache.tags.is_empty() {
-        text.push_str(&format!(", tags {}", cache.tags.join(", ")));
+        let tags: Vec<&str> = cache.tags.iter().map(Template::source).collect();
+        parts.push(format!("tags {}", tags.join(", ")));
     }
-    text
+    parts.join(", ")
 }
 
 fn members(title: &str, schema: &Value, with_default: bool) -> String {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use helmdeck_core::call::Directive;
 use helmdeck_core::template::Template;
-use helmdeck_core::{Call, Identity, Schema};
+use helmdeck_core::{Call, Identity, Outcome, Schema};
 use helmdeck_engine::{Engine, PackInfo, PackSource};
 use serde_json::{Value, json};
 
@@ -103,7 +103,8 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
             }
             checked.push(format!("{}@{}", pack.name, pack.version));
             warnings.extend(unfilled(&pack));
-            findings.extend(examples(setup, engine, &pack, run && matches!(pack.handler, "command" | "http")).await);
+            let run = run && matches!(pack.handler, "command" | "http");
+            findings.extend(examples(setup, engine, &pack, run, &mut warnings).await);
         }
     }
     (checked, findings, warnings)
@@ -132,7 +133,23 @@ fn unfilled(pack: &PackInfo) -> Vec<String> {
     pack.invalidates.iter().filter(unfilled).map(warn).collect()
 }
 
-async fn examples(setup: &Setup, engine: &Engine, pack: &PackInfo, run: bool) -> Vec<Finding> {
+/// Returns a warning if the upstream does not let an answer be stored.
+fn refused(pack: &PackInfo, example: usize, outcome: &Outcome) -> Option<String> {
+    let why = pack.cache.as_ref()?.refused_by_upstream(&outcome.remark.caching)?;
+    Some(format!(
+        "{} example {example}: warning: the answer would not be stored, because of what its upstream says ({why}); \
+         respect = \"none\" in [memory] overrides it",
+        pack.file
+    ))
+}
+
+async fn examples(
+    setup: &Setup,
+    engine: &Engine,
+    pack: &PackInfo,
+    run: bool,
+    warnings: &mut Vec<String>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, example) in pack.examples.iter().enumerate() {
         let mut fail = |message: String| {
@@ -163,6 +180,7 @@ async fn examples(setup: &Setup, engine: &Engine, pack: &PackInfo, run: bool) ->
         match engine.call(call).await {
             Err(error) => fail(format!("the run failed: {error}")),
             Ok(outcome) => {
+                warnings.extend(refused(pack, index + 1, &outcome));
                 if let Some(Err(violations)) = expected.map(|schema| schema.validate(&outcome.output.to_value())) {
                     let first = violations.first().map(|v| format!("at \"{}\": {}", v.pointer, v.detail));
                     fail(format!("the output is not the expected one: {}", first.unwrap_or_default()));

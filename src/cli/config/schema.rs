@@ -58,6 +58,9 @@ fn generate() -> Json {
                         },
                     })
                 }
+                [only] if only == "prices" => {
+                    json!({"additionalProperties": {"type": "number", "minimum": 0, "maximum": 1_000_000}})
+                }
                 [.., last] if last == "prices" => {
                     let usd = json!({"type": "number", "minimum": 0});
                     json!({

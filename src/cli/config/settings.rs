@@ -19,7 +19,7 @@ use crate::exit::{Failure, Result};
 use crate::logging;
 
 /// The tables that make up the engine's settings.
-const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "sessions", "jobs"];
+const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "sessions", "jobs", "prices"];
 
 /// All settings, parsed.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) system: SystemSettings,
     /// `[conversation]`.
     pub(crate) conversation: helmdeck_conversation::Config,
-    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]` and `[jobs]`.
+    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]`, `[jobs]` and `[prices]`.
     pub(crate) engine: helmdeck_engine::Config,
     /// `[egress]`.
     pub(crate) egress: helmdeck_egress::Config,

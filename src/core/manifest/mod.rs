@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -22,6 +22,7 @@ use crate::error::Code;
 use crate::ids::{PackName, Version};
 use crate::schema::Schema;
 use crate::template::Template;
+use crate::upstream::Caching;
 
 /// Reads a file named in a manifest, relative to the manifest's folder.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -165,33 +166,44 @@ pub struct MemorySpec {
     pub invalidates: Vec<Template>,
 }
 
-/// How answers of a pack are cached.
-#[derive(Debug)]
+/// How answers of a pack are cached. Durations are written as seconds.
+#[derive(Debug, Clone, Serialize)]
 pub struct CacheSpec {
-    /// How long an answer is fresh.
+    /// How long an answer is fresh, at most.
+    #[serde(rename = "ttl_s", serialize_with = "seconds")]
     pub ttl: Duration,
-    /// Category of the entries. Default `cache`.
-    pub category: String,
+    /// Whether the upstream says how long an answer is fresh (RFC 9111), up to `ttl`.
+    pub ttl_of_upstream: bool,
+    /// Part of `ttl`, from 0 to 1, by which each answer ends earlier, at random.
+    pub ttl_jitter: f64,
+    /// Whether calls renew an answer shortly before its end. Default: with `stale_while_revalidate`.
+    pub early: bool,
+    /// Whose word on storing an answer counts besides the manifest's.
+    pub respect: Respect,
     /// Who shares an entry.
     pub scope: Scope,
     /// How long past `ttl` an answer may be served while it is refreshed (RFC 5861).
+    #[serde(rename = "stale_while_revalidate_s", serialize_with = "seconds")]
     pub stale_while_revalidate: Duration,
     /// How long past `ttl` an answer may be served when the handler fails (RFC 5861).
+    #[serde(rename = "stale_if_error_s", serialize_with = "seconds")]
     pub stale_if_error: Duration,
     /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows. Default 1 s.
+    #[serde(rename = "stale_if_slow_s", serialize_with = "seconds")]
     pub stale_if_slow: Duration,
-    /// Whether calls renew an answer shortly before its end. Default: with `stale_while_revalidate`.
-    pub early: bool,
-    /// Part of `ttl`, from 0 to 1, by which each answer ends earlier, at random.
-    pub ttl_jitter: f64,
     /// How long errors are fresh, by code. Other errors are not stored.
+    #[serde(rename = "errors_s", serialize_with = "seconds_each")]
     pub errors: BTreeMap<Code, Duration>,
     /// Whether the handler understands a validator.
     pub revalidate: bool,
     /// How long past `ttl` an answer may still be confirmed. Default 24 h.
+    #[serde(rename = "revalidate_for_s", serialize_with = "seconds")]
     pub revalidate_for: Duration,
-    /// Labels of an entry, for purging.
+    /// Labels of an entry, for purging, as templates.
+    #[serde(serialize_with = "sources")]
     pub tags: Vec<Template>,
+    /// Category of the entries. Default `cache`.
+    pub category: String,
     /// Version of the stored entries. Raise it to abandon all of them.
     pub epoch: u32,
     /// Scope of singleflight.
@@ -200,12 +212,45 @@ pub struct CacheSpec {
     pub max_bytes: u64,
 }
 
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+fn seconds_each<S: Serializer>(times: &BTreeMap<Code, Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(times.iter().map(|(code, time)| (code, time.as_secs_f64())))
+}
+
+fn sources<S: Serializer>(templates: &[Template], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(templates.iter().map(Template::source))
+}
+
 impl CacheSpec {
-    /// Returns how long an entry is kept: `ttl` plus the longest time that a stale entry is still usable.
+    /// Returns the longest time past its freshness that an answer is still usable.
     #[must_use]
-    pub fn hard_ttl(&self) -> Duration {
+    pub fn stale_for(&self) -> Duration {
         let revalidate = if self.revalidate { self.revalidate_for } else { Duration::ZERO };
-        self.ttl.saturating_add(self.stale_while_revalidate.max(self.stale_if_error).max(revalidate))
+        self.stale_while_revalidate.max(self.stale_if_error).max(revalidate)
+    }
+
+    /// Returns how long an answer is fresh of which its upstream says this.
+    #[must_use]
+    pub fn ttl_of(&self, caching: &Caching) -> Duration {
+        let said = if self.scope == Scope::Shared { caching.fresh_for_all } else { caching.fresh_for };
+        let limit = if self.ttl_of_upstream { Some(said.unwrap_or_default()) } else { caching.at_most };
+        limit.map_or(self.ttl, |limit| limit.min(self.ttl))
+    }
+
+    /// Returns why an answer is not stored of which its upstream says this, if so: a word of
+    /// [`NotKept::WORDS`](crate::NotKept::WORDS).
+    #[must_use]
+    pub fn refused_by_upstream(&self, caching: &Caching) -> Option<&'static str> {
+        if caching.no_store {
+            Some("upstream_no_store")
+        } else if caching.private && self.scope == Scope::Shared {
+            Some("upstream_private")
+        } else {
+            (self.ttl_of(caching).is_zero() && self.stale_for().is_zero()).then_some("upstream_not_fresh")
+        }
     }
 }
 
@@ -231,6 +276,17 @@ impl Scope {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+}
+
+/// Whose word on storing an answer counts besides the manifest's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Respect {
+    /// The upstream's: what nobody may store is not stored, and what is for one caller is not shared.
+    #[default]
+    Upstream,
+    /// Nobody's.
+    None,
 }
 
 /// Scope of singleflight.

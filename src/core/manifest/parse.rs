@@ -10,8 +10,8 @@ use serde_json::Value;
 use toml::Spanned;
 
 use super::{
-    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, ScheduleSpec, SessionSpec,
-    Timing, http, raw,
+    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, Respect, ScheduleSpec,
+    SessionSpec, Timing, http, raw,
 };
 use crate::duration::{parse_duration, parse_size};
 use crate::error::Code;
@@ -25,8 +25,12 @@ use crate::text::line_of;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const DEFAULT_STALE_IF_SLOW: Duration = Duration::from_secs(1);
+/// The limit that clients of MCP have for what servers say.
+const DEFAULT_MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_REVALIDATE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_BYTES: u64 = 1 << 20;
+/// Upper bound of `[memory] max_bytes`: an answer is held in memory.
+const MAX_MAX_BYTES: u64 = 64 << 20;
 /// Limit of tags of an answer.
 ///
 /// With their families (at most 8) and a tag for each credential they must fit the limit of a store: 32, the default of
@@ -357,6 +361,11 @@ fn programs_get_no_credentials(source: &SourceText<'_>, manifest: &raw::Manifest
         let message = "`revalidate` has no effect for a handler of kind `command`: a program cannot confirm a cached answer; remove it";
         return Err(source.error(Some(memory.span()), message));
     }
+    let ttl = manifest.memory.as_ref().and_then(|memory| memory.get_ref().ttl.as_ref());
+    if let Some(ttl) = ttl.filter(|ttl| ttl.get_ref() == "upstream") {
+        let message = "ttl = \"upstream\" is for handlers of kind `http` and `mcp`: a program has no upstream that says how long its answer is fresh; write a duration";
+        return Err(source.error(Some(ttl.span()), message));
+    }
     for (name, value) in &manifest.handler.get_ref().env {
         let message = if value.contains("{credential:") {
             format!("env \"{name}\": a handler of kind `command` gets no credential; {INSTEAD}")
@@ -434,9 +443,21 @@ fn memory_of(
     let Some(ttl) = &raw.ttl else {
         return Err(source.error(Some(flag.span()), "cache = true needs a ttl, for example ttl = \"5m\""));
     };
-    let fresh = source.read(ttl, |text| parse_duration(text))?;
+    let ttl_of_upstream = ttl.get_ref() == "upstream";
+    let fresh = if ttl_of_upstream {
+        source.duration(raw.max_ttl.as_ref(), DEFAULT_MAX_TTL)?
+    } else if let Some(max) = &raw.max_ttl {
+        return Err(source.error(Some(max.span()), "max_ttl is the limit of ttl = \"upstream\"; this ttl is its own"));
+    } else {
+        source.read(ttl, |text| parse_duration(text))?
+    };
     if fresh.is_zero() {
         return Err(source.error(Some(ttl.span()), "ttl is 0; leave out cache = true to run the handler every time"));
+    }
+    if ttl_of_upstream && raw.respect == Respect::None {
+        let message =
+            "ttl = \"upstream\" is what the upstream says, which respect = \"none\" does not count; write a duration";
+        return Err(source.error(Some(ttl.span()), message));
     }
     if let (Some(slow), None) = (&raw.stale_if_slow, &raw.stale_if_error) {
         let message = "stale_if_slow needs stale_if_error, which says how stale an answer may be";
@@ -451,6 +472,8 @@ fn memory_of(
     };
     let cache = CacheSpec {
         ttl: fresh,
+        ttl_of_upstream,
+        respect: raw.respect,
         category,
         scope: raw.scope,
         stale_while_revalidate: source.duration(raw.stale_while_revalidate.as_ref(), Duration::ZERO)?,
@@ -467,9 +490,17 @@ fn memory_of(
         max_bytes: raw
             .max_bytes
             .as_ref()
-            .map_or(Ok(DEFAULT_MAX_BYTES), |size| source.read(size, |text| parse_size(text)))?,
+            .map_or(Ok(DEFAULT_MAX_BYTES), |size| source.read(size, |text| max_bytes(text)))?,
     };
     Ok(MemorySpec { cache: Some(cache), invalidates })
+}
+
+/// Parses the limit of a stored answer.
+fn max_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        size if size > MAX_MAX_BYTES => Err("max_bytes is over 64MiB, the most there is".to_owned()),
+        size => Ok(size),
+    }
 }
 
 /// Checks the part of a ttl that is random.

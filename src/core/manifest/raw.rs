@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Metadata, Scope, SingleFlight};
+use super::{Metadata, Respect, Scope, SingleFlight};
 
 /// Top of a manifest.
 #[derive(Deserialize)]
@@ -145,8 +145,13 @@ pub(super) struct Artifacts {
 pub(super) struct Memory {
     /// Whether answers are cached. Needs `read_only` and `ttl`. Default `false`.
     pub(super) cache: Option<Spanned<bool>>,
-    /// How long an answer is fresh.
+    /// How long an answer is fresh. `upstream`: as long as the upstream of an `http` or `mcp` handler says, at most `max_ttl`.
     pub(super) ttl: Option<Spanned<String>>,
+    /// Limit of `ttl = "upstream"`. Default `24h`.
+    pub(super) max_ttl: Option<Spanned<String>>,
+    /// `upstream` or `none`: whether an upstream may forbid to store or share its answers. Default `upstream`.
+    #[serde(default)]
+    pub(super) respect: Respect,
     /// Category of the entries. Default `cache`.
     pub(super) category: Option<Spanned<String>>,
     /// Who shares an answer: `caller`, `session` or `shared` (all users of a tenant). Default `caller`.
@@ -176,12 +181,12 @@ pub(super) struct Memory {
     /// Tags that a call of this writing pack purges.
     #[serde(default)]
     pub(super) invalidates: Vec<Spanned<String>>,
-    /// Raise it to abandon all cached answers of the pack. Default 0.
+    /// Raise it to abandon all cached answers of the pack. Default 1.
     pub(super) epoch: Option<u32>,
     /// `process` or `cluster`: whether equal misses of all replicas run once. Default `process`.
     #[serde(default)]
     pub(super) single_flight: SingleFlight,
-    /// Size limit of a stored answer. Default `1MiB`.
+    /// Size limit of a stored answer, at most `64MiB`. Default `1MiB`.
     pub(super) max_bytes: Option<Spanned<String>>,
 }
 

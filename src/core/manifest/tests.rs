@@ -65,7 +65,7 @@ fn a_full_manifest_is_understood() {
         (cache.ttl, cache.scope, cache.epoch, cache.max_bytes),
         (Duration::from_secs(300), Scope::Caller, 1, 1 << 20)
     );
-    assert_eq!(cache.hard_ttl(), Duration::from_secs(300 + 86_400));
+    assert_eq!(cache.stale_for(), Duration::from_secs(86_400));
     assert_eq!(manifest.timeout, Duration::from_secs(20));
     assert_eq!(manifest.examples.len(), 1);
 }
@@ -89,7 +89,13 @@ fn the_rules_of_gate_two_hold() {
     assert!(refusal("ttl = \"5m\"\n", "").contains("needs a ttl"));
     assert!(refusal("read_only = true", "read_only = false").contains("can never be cached"));
     assert!(refusal("cache = true", "cache = false").contains("ttl has no meaning"));
-    assert!(refusal("ttl = \"5m\"", "ttl = \"5 minutes\"").contains("is not a duration"));
+    for endless in ["5 minutes", "forever", "inf", "-1s"] {
+        assert!(refusal("ttl = \"5m\"", &format!("ttl = \"{endless}\"")).contains("is not a duration"), "{endless}");
+    }
+    assert!(refusal("ttl = \"5m\"", "ttl = \"5m\"\nmax_ttl = \"1h\"").contains("max_ttl is the limit of"));
+    assert!(refusal("ttl = \"5m\"", "ttl = \"upstream\"\nmax_ttl = \"0s\"").contains("ttl is 0"));
+    assert!(refusal("ttl = \"5m\"", "ttl = \"upstream\"\nrespect = \"none\"").contains("write a duration"));
+    assert!(refusal("ttl = \"5m\"", "ttl = \"5m\"\nrespect = \"nobody\"").contains("nobody"));
     assert!(refusal("revalidate = true", "invalidates = [\"x\"]").contains("read_only"));
     assert!(refusal("[memory]", "[artifacts]\nretention = \"1m\"\n[memory]").contains("retention"));
 }
@@ -121,6 +127,8 @@ fn command_refuses_secrets_in_env_and_revalidate() {
     assert!(parse(&plain.replace("[handler]", "credentials = [\"tok\"]\n[handler]")).is_ok());
     let error = refused(&format!("{plain}[memory]\ncache = true\nttl = \"5m\"\nrevalidate = true\n"));
     assert!(error.line == Some(7) && error.message.starts_with("`revalidate` has no effect"), "{error}");
+    let error = refused(&format!("{plain}[memory]\ncache = true\nttl = \"upstream\"\n"));
+    assert!(error.line == Some(9) && error.message.contains("a program has no upstream"), "{error}");
     let error = refused(&format!("{plain}env = {{ T = \"{{credential:tok}}\" }}\n"));
     assert!(error.line == Some(5) && error.message.contains("\"T\": a handler of kind `command` gets no"), "{error}");
     let token = format!("gh{}_{}", "p", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6");

@@ -288,11 +288,11 @@ impl Answer {
         })
     }
 
-    /// Returns the outcome of the answer.
+    /// Returns the outcome of the answer, which is fresh until `fresh_until` today.
     ///
     /// # Errors
     /// The error that is stored instead of an output.
-    pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp) -> Result<Outcome> {
+    pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp, fresh_until: Timestamp) -> Result<Outcome> {
         if let Some(stored) = &self.error {
             return Err(Error::new(stored.code, stored.message.to_string()));
         }
@@ -303,21 +303,17 @@ impl Answer {
             artifacts: Arc::clone(&self.artifacts),
             duration: Duration::ZERO,
             session_id: None,
-            cache: Some(self.info(status, now)),
+            cache: Some(CacheInfo {
+                status,
+                age: now.since(self.made_at),
+                ttl: fresh_until.since(self.made_at),
+                key: self.location.key.short(),
+                store_error: None,
+                reason: None,
+                not_kept: None,
+                retry_after: None,
+            }),
             remark: Remark { used: self.used.clone(), ..Remark::default() },
         })
-    }
-
-    pub(crate) fn info(&self, status: CacheStatus, now: Timestamp) -> CacheInfo {
-        CacheInfo {
-            status,
-            age: now.since(self.made_at),
-            ttl: self.fresh_until.since(self.made_at),
-            key: self.location.key.short(),
-            store_error: None,
-            reason: None,
-            not_kept: None,
-            retry_after: None,
-        }
     }
 }

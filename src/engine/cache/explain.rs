@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use helmdeck_core::{Call, Result, Timestamp};
-use helmdeck_memory::{EntryMeta, Kind, Page};
+use helmdeck_core::manifest::CacheSpec;
+use helmdeck_core::{Call, Manifest, Result, Timestamp};
+use helmdeck_memory::{EntryMeta, Kind, Namespace, Page};
 use serde::Serialize;
 
 use super::freshness::Freshness;
 use super::key::hex;
-use super::pack::{Located, PackCache};
+use super::pack::{Located, PackCache, place, tags_of};
 use super::tags::is_family;
 
 /// Parts whose digests are compared, in the order of the output.
@@ -24,10 +25,12 @@ pub struct Explanation {
     pub pack: String,
     /// Parts of the key: names, and digests (16 hex digits) of parts that may be secret.
     pub key_parts: BTreeMap<&'static str, String>,
-    /// The first 16 hex digits of the key.
-    pub key: String,
-    /// The key under which the store holds the answer.
-    pub stored_key: String,
+    /// The first 16 hex digits of the key; absent without a memory key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The key under which the store holds the answer; absent without a memory key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_key: Option<String>,
     /// Tags of entries of this call.
     pub tags: Vec<String>,
     /// Whether there is an entry: `none`, `fresh` or `stale`.
@@ -41,6 +44,9 @@ pub struct Explanation {
     /// The nearest entry, if there is none for exactly this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<Nearest>,
+    /// Why the last answer was not kept, within a day: a word of [`helmdeck_core::NotKept`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// An entry of another call.
@@ -58,7 +64,8 @@ impl Explanation {
     /// Returns the explanation for people, a line a fact.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut text = format!("pack       {}\nkey        {}\n", self.pack, self.key);
+        let key = self.key.as_deref().unwrap_or("none: no memory key is set, so nothing is cached");
+        let mut text = format!("pack       {}\nkey        {key}\n", self.pack);
         for (name, value) in &self.key_parts {
             let _ = writeln!(text, "  {name:<11} {value}");
         }
@@ -68,6 +75,9 @@ impl Explanation {
         let age = self.age_s.map(|age| format!(", {age:.0} s old")).unwrap_or_default();
         let until = self.fresh_until.as_deref().map(|until| format!(", fresh until {until}")).unwrap_or_default();
         let _ = writeln!(text, "entry      {}{age}{until}", self.entry);
+        if let Some(why) = &self.refused {
+            let _ = writeln!(text, "not kept   the last answer: {why}");
+        }
         match &self.nearest {
             Some(nearest) => {
                 let _ = writeln!(
@@ -77,7 +87,7 @@ impl Explanation {
                     nearest.differs_in.join(", ")
                 );
             }
-            None if self.entry == "none" => {
+            None if self.entry == "none" && self.key.is_some() => {
                 text.push_str("nearest    there is no entry of this pack for this caller\n")
             }
             None => {}
@@ -91,18 +101,9 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
     let (hub, location) = (&cache.hub, &located.location);
     let digests = cache.digests(located)?;
     let spec = cache.spec()?;
-    let stored_key = location.key.stored(&location.pack, location.version);
     let now = hub.clock.now();
-    let session = location.namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
-    let key_parts = BTreeMap::from([
-        ("pack", location.pack.to_string()),
-        ("version", location.version.to_string()),
-        ("scope", spec.scope.as_str().to_owned()),
-        ("namespace", format!("{}/{}{session}", location.namespace.tenant, location.namespace.subject)),
-        ("contract", digests.contract.clone()),
-        ("credentials", digests.credentials.clone()),
-        ("input", digests.input.clone()),
-    ]);
+    let mut key_parts = clear_parts(&cache.manifest, spec, &location.namespace, digests.contract.clone());
+    key_parts.extend([("credentials", digests.credentials.clone()), ("input", digests.input.clone())]);
     let found = match hub.hot.get(&location.key) {
         Some(found) => Some(found),
         None => hub.read(location, &located.contract.hex, cache.read_budget()).await.ok().map(std::sync::Arc::new),
@@ -127,14 +128,62 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
     Ok(Explanation {
         pack: location.pack.to_string(),
         key_parts,
-        key: hex(&location.key.short()),
-        stored_key,
-        tags: location.tags.iter().filter(|tag| !is_family(tag)).cloned().collect(),
+        key: Some(hex(&location.key.short())),
+        stored_key: Some(location.key.stored(&location.pack, location.version)),
+        tags: shown(&location.tags),
         entry,
         age_s: found.as_ref().map(|found| now.since(found.made_at).as_secs_f64()),
         fresh_until: found.as_ref().map(|found| cache.bounds(found).0.to_rfc3339()),
         nearest,
+        refused: hub.refusals.last(location.key, hub.system.as_ref(), &*hub.clock).await,
     })
+}
+
+/// Explains what can be said without a memory key.
+///
+/// # Errors
+/// Why the call would not be cached with one: a word of [`helmdeck_core::CacheInfo::REASONS`].
+pub(crate) fn without_key(
+    manifest: &Manifest,
+    spec: &CacheSpec,
+    contract: &[u8; 32],
+    call: &Call,
+) -> Result<Explanation, &'static str> {
+    let (namespace, input) = place(spec, call)?;
+    Ok(Explanation {
+        pack: manifest.name.to_string(),
+        key_parts: clear_parts(manifest, spec, &namespace, hex(&contract[..8])),
+        key: None,
+        stored_key: None,
+        tags: shown(&tags_of(spec, &input, call.stage.secrets.as_ref())),
+        entry: "none",
+        age_s: None,
+        fresh_until: None,
+        nearest: None,
+        refused: None,
+    })
+}
+
+/// Returns the parts of a key that are no secrets.
+fn clear_parts(
+    manifest: &Manifest,
+    spec: &CacheSpec,
+    namespace: &Namespace,
+    contract: String,
+) -> BTreeMap<&'static str, String> {
+    let session = namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
+    BTreeMap::from([
+        ("pack", manifest.name.to_string()),
+        ("version", manifest.version.to_string()),
+        ("scope", spec.scope.as_str().to_owned()),
+        ("namespace", format!("{}/{}{session}", namespace.tenant, namespace.subject)),
+        ("contract", contract),
+    ])
+}
+
+/// Returns the tags that a pack's author knows.
+fn shown(tags: &[String]) -> Vec<String> {
+    tags.iter().filter(|tag| !is_family(tag)).cloned().collect()
 }
 
 async fn nearest(cache: &PackCache, located: &Located, ours: &BTreeMap<&'static str, String>) -> Option<Nearest> {

@@ -194,8 +194,8 @@ impl Flights {
 
     /// Completes a flight, then notifies its waiters.
     ///
-    /// `keep` stores the answer, or says why not; it is not called if the flight was invalidated. An answer that is not
-    /// kept is invalid from here on, unless only the store does not get it.
+    /// `keep` stores the answer, or says why not; it is not called if the flight was invalidated, or the answer is not to
+    /// be kept. An answer that is not kept is invalid from here on, unless only the store does not get it.
     pub(crate) fn complete(
         &self,
         flight: &Arc<Flight>,
@@ -204,11 +204,10 @@ impl Flights {
     ) {
         let mut map = self.map();
         if let Ok(completed) = &mut result {
-            let kept = match flight.invalidated.load(Ordering::Acquire) {
-                true => Err(NotKept::Because("purged")),
-                false => keep(completed),
-            };
-            completed.detail.not_kept = kept.err();
+            completed.detail.not_kept = completed.detail.not_kept.or_else(|| {
+                let invalidated = flight.invalidated.load(Ordering::Acquire);
+                if invalidated { Some(NotKept::Because("purged")) } else { keep(completed).err() }
+            });
             if completed.detail.not_kept.is_some_and(|why| why != NotKept::Because("writes_behind")) {
                 completed.answer.invalidate();
             }

@@ -85,11 +85,9 @@ impl PackCache {
             Some(error) => spec.errors.get(&error.code).copied().unwrap_or_default(),
             None => spec.ttl,
         };
-        let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(ttl));
-        if answer.error.is_some() {
-            return (fresh_until, fresh_until);
-        }
-        (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
+        let today = answer.made_at.saturating_add(ttl);
+        let stale_for = if answer.error.is_some() { Duration::ZERO } else { spec.stale_for() };
+        (answer.fresh_until.min(today), answer.hard_until.min(today.saturating_add(stale_for)))
     }
 
     /// Returns whether the same credentials are still open to this caller.

@@ -26,6 +26,7 @@ use super::own_deletes::OwnDeletes;
 use super::pack::Located;
 use super::purge::{PendingPurges, Purged, Selector};
 use super::queue::{Purge, Queue, Write};
+use super::refusals::Refusals;
 use super::tags::stored_tag;
 use crate::metrics::Metrics;
 
@@ -52,6 +53,7 @@ pub(crate) struct Hub {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) backoffs: Arc<Backoffs>,
+    pub(crate) refusals: Refusals,
     pub(crate) pending: PendingPurges,
     pub(crate) counters: AllCounters,
     pub(crate) queue: Queue,
@@ -100,6 +102,7 @@ impl Hub {
             checked: Mutex::default(),
             flights: Arc::default(),
             backoffs: Arc::default(),
+            refusals: Refusals::default(),
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
             own_deletes: OwnDeletes::default(),

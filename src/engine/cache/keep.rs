@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::jitter::jittered;
 use helmdeck_core::outcome::Remark;
-use helmdeck_core::{ArtifactRef, Error, Json, NotKept, Outcome, Result, Timestamp};
+use helmdeck_core::{ArtifactRef, Caching, Error, Json, NotKept, Outcome, Result, Timestamp};
 use helmdeck_memory::leaks::first_leak;
 use helmdeck_memory::sieve::COST;
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
@@ -25,7 +25,7 @@ impl PackCache {
         now: Timestamp,
         cost: Duration,
     ) -> Result<(Arc<Answer>, Option<NotKept>)> {
-        let refusal = match self.refusal(&outcome) {
+        let refusal = match self.refusal(&outcome)? {
             None => match first_leak(outcome.output.bytes()).await {
                 Some(rule) => Some(NotKept::Secret(rule)),
                 None if !self.is_unchanged(&located.contract).await => Some(NotKept::Because("program_changed")),
@@ -33,15 +33,18 @@ impl PackCache {
             },
             Some(word) => Some(NotKept::Because(word)),
         };
+        let times = self.times(now, &outcome.artifacts, outcome.remark.confirm_always, &outcome.remark.caching)?;
+        let upstream_calls = outcome.remark.upstream_calls;
+        // Copied, because a handler's buffer may be much larger than its output, which the hot tier counts.
+        if refusal.is_none() {
+            outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes()));
+        }
+        let answer = Answer::new(Arc::clone(&located.location), &outcome, times, cost, upstream_calls);
         match refusal {
             Some(NotKept::Because(word)) => self.hub.metrics.refused(word),
             Some(NotKept::Secret(_)) => self.hub.metrics.refused("token_format"),
-            // Copied, because a handler's buffer may be much larger than its output, which the hot tier counts.
-            None => outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes())),
+            None => {}
         }
-        let times = self.times(now, &outcome.artifacts, outcome.remark.confirm_always)?;
-        let upstream_calls = outcome.remark.upstream_calls;
-        let answer = Answer::new(Arc::clone(&located.location), &outcome, times, cost, upstream_calls);
         Ok((Arc::new(answer), refusal))
     }
 
@@ -67,10 +70,22 @@ impl PackCache {
         unchanged.then(|| Arc::new(Answer::of_error(Arc::clone(&located.location), error, times, cost)))
     }
 
-    /// Returns the new answer of one that the handler confirmed.
-    pub(crate) fn renewed_answer(&self, known: &Answer, remark: Remark, now: Timestamp) -> Result<Arc<Answer>> {
-        let times = self.times(now, &known.artifacts, remark.confirm_always || known.confirm_always)?;
-        Ok(Arc::new(known.renewed(remark.validator, times, &remark.used)))
+    /// Returns the new answer of one that the handler confirmed, and whether it may be stored.
+    pub(crate) fn renewed_answer(
+        &self,
+        known: &Answer,
+        remark: Remark,
+        now: Timestamp,
+    ) -> Result<(Arc<Answer>, Option<NotKept>)> {
+        let confirm_always = remark.confirm_always || known.confirm_always;
+        // What a confirmation does not say stays as it was (RFC 9111 section 4.3.4).
+        let before = Some(known.fresh_until.since(known.made_at));
+        let Caching { fresh_for, fresh_for_all, .. } = remark.caching;
+        let caching =
+            Caching { fresh_for: fresh_for.or(before), fresh_for_all: fresh_for_all.or(before), ..remark.caching };
+        let times = self.times(now, &known.artifacts, confirm_always, &caching)?;
+        let refusal = self.spec()?.refused_by_upstream(&caching).map(NotKept::Because);
+        Ok((Arc::new(known.renewed(remark.validator, times, &remark.used)), refusal))
     }
 
     /// Keeps an answer: in the hot tier at once, in the store after the response.
@@ -121,31 +136,38 @@ impl PackCache {
     }
 
     /// Returns the times of an answer made now. It expires no later than its artifacts.
-    fn times(&self, now: Timestamp, artifacts: &[ArtifactRef], confirm_always: bool) -> Result<Times> {
+    fn times(
+        &self,
+        now: Timestamp,
+        artifacts: &[ArtifactRef],
+        confirm_always: bool,
+        caching: &Caching,
+    ) -> Result<Times> {
         let spec = self.spec()?;
         let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
-        let ttl = jittered(spec.ttl, 1.0 - spec.ttl_jitter..=1.0);
+        let ttl = spec.ttl_of(caching);
+        let fresh_for = jittered(ttl, 1.0 - spec.ttl_jitter..=1.0);
         Ok(Times {
             made_at: now,
-            fresh_until: if confirm_always { now } else { now.saturating_add(ttl).min(end) },
-            hard_until: now.saturating_add(spec.hard_ttl()).min(end),
+            fresh_until: if confirm_always { now } else { now.saturating_add(fresh_for).min(end) },
+            hard_until: now.saturating_add(ttl).saturating_add(spec.stale_for()).min(end),
         })
     }
 
     /// Returns why an answer must not be stored, if so, before the leak scan.
-    fn refusal(&self, outcome: &Outcome) -> Option<&'static str> {
-        let bytes = outcome.output.bytes();
-        if self.is_of_one(&outcome.artifacts) {
+    fn refusal(&self, outcome: &Outcome) -> Result<Option<&'static str>> {
+        let spec = self.spec()?;
+        Ok(if self.is_of_one(&outcome.artifacts) {
             Some("shared_artifact")
         } else if outcome.remark.had_secret {
             Some("secret")
         } else if outcome.remark.no_store {
             Some("no_store")
-        } else if self.manifest.cache().is_none_or(|spec| bytes.len() as u64 > spec.max_bytes) {
+        } else if outcome.output.bytes().len() as u64 > spec.max_bytes {
             Some("too_large")
         } else {
-            None
-        }
+            spec.refused_by_upstream(&outcome.remark.caching)
+        })
     }
 
     /// Returns whether the program's files are still those of the contract.

@@ -21,6 +21,7 @@ mod own_deletes;
 pub(crate) mod pack;
 pub(crate) mod purge;
 mod queue;
+pub(crate) mod refusals;
 mod start;
 pub(crate) mod tags;
 mod watch;

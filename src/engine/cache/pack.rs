@@ -9,7 +9,7 @@ use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
-use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Result, Timestamp, Upstream};
+use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, NotKept, Result, Timestamp, Upstream};
 
 use super::answer::Location;
 use super::backoff::BackoffKey;
@@ -20,6 +20,7 @@ use super::key::{Digests, KeyParts, canonical_input, for_handler, hex, namespace
 use super::tags::{bounded, families};
 use crate::program::{Program, ProgramVersion};
 use helmdeck_artifacts::ArtifactStore;
+use helmdeck_memory::Namespace;
 
 /// Cost of a run that is assumed until one is known, at most.
 const UNKNOWN_COST: Duration = Duration::from_secs(10);
@@ -67,6 +68,28 @@ impl Contract {
     fn new(bytes: [u8; 32], version: Option<Arc<ProgramVersion>>) -> Self {
         Self { bytes, hex: hex(&bytes), version }
     }
+}
+
+/// Returns the namespace of a call's answer and the canonical form of its input, or why the call cannot be cached: a word of
+/// [`CacheInfo::REASONS`](helmdeck_core::CacheInfo::REASONS).
+pub(crate) fn place(spec: &CacheSpec, call: &Call) -> Result<(Namespace, Bytes), &'static str> {
+    let uncached = if call.identity.is_anonymous() { "anonymous" } else { "no_session" };
+    let namespace = namespace(&call.identity, spec.scope, call.stage.pinned_session.as_ref()).ok_or(uncached)?;
+    Ok((namespace, Bytes::from(canonical_input(call).map_err(|_| "input")?)))
+}
+
+/// Returns the tags of an answer, with their families and those of its credentials.
+pub(crate) fn tags_of(spec: &CacheSpec, input: &Bytes, secrets: Option<&Arc<dyn CallSecrets>>) -> Vec<String> {
+    // Of the canonical form: two spellings of one input have one entry, and so the same tags.
+    let value = if spec.tags.is_empty() { None } else { serde_json::from_slice(&for_handler(input)).ok() };
+    let value: serde_json::Value = value.unwrap_or_default();
+    let of_spec: Vec<String> =
+        spec.tags.iter().filter_map(|tag| tag.fill(&value)).map(|tag| tag.text.to_lowercase()).collect();
+    let families = families(of_spec.iter().filter(|tag| !is_credential_tag(tag)));
+    let grants = secrets.map_or(&[][..], |secrets| secrets.grants());
+    let of_grants = grants.iter().map(|grant| credential_tag(&grant.name));
+    let of_spec = of_spec.into_iter().filter(|tag| !is_credential_tag(tag)).map(bounded);
+    of_spec.chain(families).chain(of_grants).collect()
 }
 
 impl PackCache {
@@ -117,6 +140,12 @@ impl PackCache {
         !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
     }
 
+    /// Returns whether an answer that was not kept is only for the caller that ran the pack.
+    pub(crate) fn is_for_one(&self, why: NotKept) -> bool {
+        let shared = self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared);
+        matches!(why, NotKept::Because("shared_artifact" | "upstream_private" | "upstream_no_store") if shared)
+    }
+
     /// Returns the contract of a call that runs now.
     ///
     /// A program's contract is computed from its files. This may read them, on a blocking thread.
@@ -151,23 +180,12 @@ impl PackCache {
         if self.would_leak(call) {
             return Err("shared_caller");
         }
-        let uncached = if call.identity.is_anonymous() { "anonymous" } else { "no_session" };
-        let namespace = namespace(&call.identity, spec.scope, call.stage.pinned_session.as_ref()).ok_or(uncached)?;
-        let input = Bytes::from(canonical_input(call).map_err(|_| "input")?);
+        let (namespace, input) = place(spec, call)?;
         let secrets = call.stage.secrets.clone();
         let key = self.parts(spec, &contract, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
-        // Of the canonical form: two spellings of one input have one entry, and so the same tags.
-        let value = if spec.tags.is_empty() { None } else { serde_json::from_slice(&for_handler(&input)).ok() };
-        let value: serde_json::Value = value.unwrap_or_default();
-        let of_spec: Vec<String> =
-            spec.tags.iter().filter_map(|tag| tag.fill(&value)).map(|tag| tag.text.to_lowercase()).collect();
-        let families = families(of_spec.iter().filter(|tag| !is_credential_tag(tag)));
-        let grants = secrets.as_ref().map_or(&[][..], |secrets| secrets.grants());
-        let of_grants = grants.iter().map(|grant| credential_tag(&grant.name));
-        let of_spec = of_spec.into_iter().filter(|tag| !is_credential_tag(tag)).map(bounded);
-        let tags: Vec<String> = of_spec.chain(families).chain(of_grants).collect();
+        let tags = tags_of(spec, &input, secrets.as_ref()).into();
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
-        let location = Arc::new(Location { key, pack, version, namespace, tags: tags.into() });
+        let location = Arc::new(Location { key, pack, version, namespace, tags });
         Ok(Located { location, contract, input, secrets })
     }
 

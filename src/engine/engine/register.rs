@@ -37,11 +37,13 @@ impl Inner {
         let manifest = Arc::new(manifest);
         let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
         let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
+        // What a program or built-in pack asks is not known: its waits are its own.
+        let upstream = handler.upstream();
+        let name = upstream.as_ref().map(|upstream| upstream.name.clone());
         let cache = hub.as_ref().filter(|_| manifest.cache().is_some()).map(|hub| {
             let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
-            // What a program or built-in pack asks is not known: its waits are its own.
             let own = || Upstream { name: format!("pack \"{}\"", manifest.name), keep_quota: 0 };
-            let upstream = handler.upstream().unwrap_or_else(own);
+            let upstream = upstream.unwrap_or_else(own);
             let (hub, manifest) = (Arc::clone(hub), Arc::clone(&manifest));
             Arc::new(PackCache::new(hub, manifest, contract, secrets, artifacts, program, upstream))
         });
@@ -95,6 +97,7 @@ impl Inner {
             cache,
             validate_input,
             credentials,
+            upstream: name,
         }
     }
 }

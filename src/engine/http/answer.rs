@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::manifest::http::{HttpOutput, HttpSpec};
 use helmdeck_core::upstream::retry_after;
-use helmdeck_core::{Clock, Code, Error, Json, Quota, Result, Secret, SystemClock, json};
+use helmdeck_core::{Caching, Clock, Code, Error, Json, Quota, Result, Secret, SystemClock, json};
 use reqwest::header::{
     CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     LAST_MODIFIED, SET_COOKIE,
@@ -74,8 +74,8 @@ impl Validator {
 ///
 /// # Errors
 /// `invalid_output` if it is too long, compressed, not the JSON that it says it is, or neither JSON nor text.
-pub(super) async fn read(response: Response, spec: &HttpSpec) -> Result<Json> {
-    let (status, headers) = (response.status(), response.headers().clone());
+pub(super) async fn read(response: Response, headers: &HeaderMap, spec: &HttpSpec) -> Result<Json> {
+    let status = response.status();
     let host = spec.url.host();
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| !encoding.is_empty())
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
@@ -86,10 +86,10 @@ pub(super) async fn read(response: Response, spec: &HttpSpec) -> Result<Json> {
         ));
     }
     let bytes = collect(response, spec).await?;
-    let body = body(bytes, &headers, host)?;
+    let body = body(bytes, headers, host)?;
     match spec.output {
         HttpOutput::Body => Ok(body),
-        HttpOutput::Full => full(status, &headers, &body),
+        HttpOutput::Full => full(status, headers, &body),
     }
 }
 
@@ -230,6 +230,12 @@ fn classify(response: &Response, with_credential: bool) -> Error {
         _ => Error::new(code, message),
     };
     if status == StatusCode::SERVICE_UNAVAILABLE { error.of_upstream() } else { error }
+}
+
+/// Returns what the answer says about storing it.
+pub(super) fn caching(headers: &HeaderMap) -> Caching {
+    // A value that is no text gives no permission.
+    Caching::read(|name| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("no-store")))
 }
 
 /// Returns what is left of the quota, if the answer says so.

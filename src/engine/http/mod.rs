@@ -78,6 +78,11 @@ impl HttpHandler {
     }
 }
 
+/// Adds what the headers of an answer tell.
+fn told(reply: Reply, headers: &HeaderMap, requests: u32) -> Reply {
+    reply.with_upstream_calls(requests).with_quota(answer::quota(headers)).with_caching(answer::caching(headers))
+}
+
 /// Returns the header value of a credential.
 ///
 /// # Errors
@@ -114,17 +119,15 @@ impl Handler for HttpHandler {
         let (requests, with_credential) = (exchange.requests, exchange.with_credential);
         if let (Some(stale), StatusCode::NOT_MODIFIED, true) = (stale, response.status(), validator.is_some()) {
             let validator = Validator::of(response.headers()).map_or(Arc::clone(&stale.validator), |new| new.text());
-            let quota = answer::quota(response.headers());
-            return Ok(Reply::not_modified().with_validator(validator).with_upstream_calls(requests).with_quota(quota));
+            return Ok(told(Reply::not_modified().with_validator(validator), response.headers(), requests));
         }
         if !self.spec.accepts(response.status().as_u16()) {
             let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
             return Err(answer::refusal(response, with_credential, &revealed).await);
         }
         let validator = Validator::of(response.headers()).filter(|_| self.revalidate);
-        let quota = answer::quota(response.headers());
-        let output = answer::read(response, &self.spec).await?;
-        let reply = Reply::json(output).with_upstream_calls(requests).with_quota(quota);
+        let headers = response.headers().clone();
+        let reply = told(Reply::json(answer::read(response, &headers, &self.spec).await?), &headers, requests);
         Ok(match validator {
             Some(validator) => reply.with_validator(validator.text()),
             None => reply,

@@ -89,9 +89,5 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Result<Outcom
     }
     cache.counters.answered(CacheStatus::Hit);
     cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
-    let mut outcome = found.outcome(CacheStatus::Hit, now);
-    if let Ok(Some(info)) = outcome.as_mut().map(|outcome| outcome.cache.as_mut()) {
-        info.ttl = cache.bounds(&found).0.since(found.made_at);
-    }
-    Some(outcome)
+    Some(found.outcome(CacheStatus::Hit, now, cache.bounds(&found).0))
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Clock, Code, Directive, Error, Json, Outcome, Reply};
-use helmdeck_engine::{CacheConfig, Config, Selector};
-use helmdeck_testkit::{call, function, manifest, patient};
+use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
+use helmdeck_system::System;
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory, patient};
 
 use crate::support::{EngineFixture, echo, status, with_input};
 
@@ -450,6 +451,111 @@ async fn answers_with_artifacts_hit_while_artifacts_exist() {
 }
 
 #[tokio::test]
+async fn tightened_output_schema_abandons_answers() {
+    let clock = Arc::new(ManualClock::default());
+    let memory = memory(Arc::clone(&clock) as _).await;
+    let engine = |output: &str| {
+        let rest = format!("[output]\ntype = \"object\"\n{output}[memory]\ncache = true\nttl = \"60s\"");
+        let (pack, counted) = function(&manifest("t.schema", "read_only = true", &rest), |_, _| async {
+            Ok(Reply::json(Json::parse("{\"n\":1}").unwrap()))
+        });
+        let clock = Arc::clone(&clock) as _;
+        let engine = Engine::builder(patient()).builtins(vec![pack]).memory(memory.clone()).clock(clock).build();
+        (engine, counted)
+    };
+    for (output, runs) in [("", 1), ("", 0), ("required = [\"n\"]\n", 1), ("required = [\"n\"]\n", 0)] {
+        let (engine, counted) = engine(output);
+        engine.call(call("t.schema", "{}")).await.unwrap();
+        engine.memory().unwrap().flush().await;
+        assert_eq!(counted.runs(), runs, "{output}");
+    }
+    let (engine, counted) = engine("required = [\"m\"]\n");
+    assert_eq!(engine.call(call("t.schema", "{}")).await.unwrap_err().code(), Code::InvalidOutput);
+    assert_eq!(counted.runs(), 1);
+}
+
+#[tokio::test]
+async fn answer_up_to_max_bytes_is_stored_for_other_processes() {
+    let clock = Arc::new(ManualClock::default());
+    let memory = memory(Arc::clone(&clock) as _).await;
+    let rest = "[memory]\ncache = true\nttl = \"60s\"\nmax_bytes = \"8MiB\"";
+    let (pack, counted) = function(&manifest("t.large", "read_only = true", rest), |_, _| async {
+        Ok(Reply::json(Json::parse(format!("\"{}\"", "x".repeat(5 << 20))).unwrap()))
+    });
+    for _ in 0..2 {
+        let clock = Arc::clone(&clock) as _;
+        let engine =
+            Engine::builder(patient()).builtins(vec![pack.clone()]).memory(memory.clone()).clock(clock).build();
+        let outcome = engine.call(call("t.large", "{}")).await.unwrap();
+        assert_eq!(outcome.cache.unwrap().not_kept, None);
+        engine.memory().unwrap().flush().await;
+    }
+    assert_eq!(counted.runs(), 1);
+}
+
+#[tokio::test]
+async fn explain_names_a_changed_contract_and_version() {
+    let clock = Arc::new(ManualClock::default());
+    let memory = memory(Arc::clone(&clock) as _).await;
+    let engine = |version: &str, epoch: u32| {
+        let rest = format!("[memory]\ncache = true\nttl = \"60s\"\nepoch = {epoch}");
+        let text = manifest("t.changed", "read_only = true", &rest).replace("\"v1\"", &format!("\"{version}\""));
+        let (pack, _) = function(&text, |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) });
+        Engine::builder(patient()).builtins(vec![pack]).memory(memory.clone()).clock(Arc::clone(&clock) as _).build()
+    };
+    let first = engine("v1", 1);
+    first.call(call("t.changed", "{}")).await.unwrap();
+    first.memory().unwrap().flush().await;
+    for (version, epoch, differs_in) in
+        [("v1", 2, &["contract"][..]), ("v2", 1, &["version"]), ("v2", 2, &["version", "contract"])]
+    {
+        let explained = engine(version, epoch).explain(call("t.changed", "{}")).await.unwrap();
+        assert_eq!(explained.nearest.unwrap().differs_in, differs_in, "{version} {epoch}");
+    }
+}
+
+#[tokio::test]
+async fn explain_says_without_a_key_what_needs_none() {
+    let memory = "tags = [\"repo:{repo}\"]";
+    let input = "{\"repo\":\"A/b\"}";
+    let open = EngineFixture::open(vec![echo(memory).0]).await.engine.explain(call("t.echo", input)).await.unwrap();
+    let shut = EngineFixture::shut(vec![echo(memory).0]).engine.explain(call("t.echo", input)).await.unwrap();
+    assert_eq!((shut.key.is_none(), shut.stored_key.is_none(), shut.entry), (true, true, "none"));
+    assert_eq!((&shut.tags, shut.tags.as_slice()), (&open.tags, &["repo:a/b".to_owned()][..]));
+    for (name, value) in &shut.key_parts {
+        assert_eq!(open.key_parts.get(name), Some(value), "{name}");
+    }
+    assert!(["pack", "version", "scope", "namespace", "contract"].iter().all(|name| shut.key_parts.contains_key(name)));
+    assert!(shut.render().contains("no memory key is set"), "{}", shut.render());
+    let session = EngineFixture::shut(vec![echo("scope = \"session\"").0]);
+    let error = session.engine.explain(call("t.echo", "{}")).await.unwrap_err();
+    assert!(error.message().contains("no_session"), "{error}");
+}
+
+#[tokio::test]
+async fn explain_remembers_why_the_last_answer_was_not_kept() {
+    let (pack, _) = echo("max_bytes = \"16B\"");
+    let data = tempfile::tempdir().unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let open = async || -> Engine {
+        let system = Some(System::at(data.path().join("helmdeck.db")));
+        let memory = Memory { system, ..memory(Arc::clone(&clock)).await };
+        Engine::builder(patient()).builtins(vec![pack.clone()]).memory(memory).clock(Arc::clone(&clock)).build()
+    };
+    let (first, long) = (open().await, "{\"repo\":\"longer than sixteen bytes\"}");
+    let refused = async |engine: &Engine, input: &str| engine.explain(call("t.echo", input)).await.unwrap().refused;
+    assert_eq!(refused(&first, long).await, None);
+    first.call(call("t.echo", long)).await.unwrap();
+    assert_eq!(refused(&first, long).await.as_deref(), Some("too_large"));
+    assert_eq!(refused(&first, "{}").await, None);
+    // Another process reads it from the system database.
+    let second = open().await;
+    let explained = second.explain(call("t.echo", long)).await.unwrap();
+    assert_eq!(explained.refused.as_deref(), Some("too_large"));
+    assert!(explained.render().contains("too_large"), "{}", explained.render());
+}
+
+#[tokio::test]
 async fn explain_names_the_parts_and_what_differs() {
     let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
     let engine = EngineFixture::open(vec![pack]).await;
@@ -466,6 +572,9 @@ async fn explain_names_the_parts_and_what_differs() {
     assert_eq!((there.entry, there.tags.as_slice()), ("fresh", &["repo:a/b".to_owned()][..]));
     engine.advance(61);
     assert_eq!(engine.engine.explain(wanted()).await.unwrap().entry, "none", "past its hard end");
+    let mut credential = wanted();
+    credential.identity = Arc::new(helmdeck_core::Identity::new("local", "somebody").unwrap());
+    assert!(engine.engine.explain(credential).await.unwrap().nearest.is_none(), "answers of others are not near");
     assert_eq!(counted.runs(), 2, "explaining runs nothing");
 }
 

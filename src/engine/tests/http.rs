@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use helmdeck_core::secrets::{Grant, Secrets};
-use helmdeck_core::{CacheStatus, Clock, Code, Error, Identity, Outcome, PackName, Result, Secret};
+use helmdeck_core::{CacheStatus, Clock, Code, Error, Identity, NotKept, Outcome, PackName, Result, Secret};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Config, Engine};
 use helmdeck_testkit::{ManualClock, call, memory};
@@ -492,6 +492,72 @@ async fn stale_answer_is_revalidated_by_etag_or_date() {
         assert_eq!(run().await, (CacheStatus::Miss, now + 1), "{id}");
     }
     assert_eq!(upstream.count(), 8);
+}
+
+#[tokio::test]
+async fn what_an_upstream_says_about_storing_counts() {
+    let headers: Arc<Mutex<String>> = Arc::default();
+    let said = Arc::clone(&headers);
+    let upstream = Upstream::start("127.0.0.1", move |_| {
+        answer("200 OK", &format!("content-type: application/json\r\n{}", said.lock().unwrap()), "{}")
+    })
+    .await;
+    let http = format!("url = \"http://{}/\"", upstream.address);
+    let not_kept = |word| Some(NotKept::Because(word));
+    let (no_store, private) = (not_kept("upstream_no_store"), not_kept("upstream_private"));
+    let stale = not_kept("upstream_not_fresh");
+    // The headers; why an answer with a ttl of its own is not kept, for one caller and shared; and with the upstream's ttl
+    // for how many seconds it is fresh, for one caller and shared, or why it is not kept.
+    for (said, one, all, fresh, fresh_for_all) in [
+        ("", None, None, Err(stale), Err(stale)),
+        ("cache-control: no-store\r\n", no_store, no_store, Err(no_store), Err(no_store)),
+        ("vary: *\r\n", no_store, no_store, Err(no_store), Err(no_store)),
+        ("cache-control: private, max-age=60\r\n", None, private, Ok(60), Err(private)),
+        ("cache-control: max-age=60\r\nset-cookie: a=b\r\n", None, private, Ok(60), Err(private)),
+        ("cache-control: max-age=60, s-maxage=600\r\nvary: accept\r\n", None, None, Ok(60), Ok(600)),
+        ("cache-control: max-age=60\r\nage: 45\r\n", None, None, Ok(15), Ok(15)),
+        ("cache-control: max-age=60\r\nage: 3600\r\n", None, None, Err(stale), Err(stale)),
+        ("cache-control: no-cache, max-age=60\r\n", None, None, Err(stale), Err(stale)),
+        ("cache-control: max-age=100000\r\n", None, None, Ok(3600), Ok(3600)),
+    ] {
+        *headers.lock().unwrap() = said.to_owned();
+        for (ttl, scope, expected) in [
+            ("ttl = \"60s\"", "caller", one.map_or(Ok(60), |why| Err(Some(why)))),
+            ("ttl = \"60s\"", "shared", all.map_or(Ok(60), |why| Err(Some(why)))),
+            ("ttl = \"60s\"\nrespect = \"none\"", "shared", Ok(60)),
+            ("ttl = \"upstream\"\nmax_ttl = \"1h\"", "caller", fresh),
+            ("ttl = \"upstream\"\nmax_ttl = \"1h\"", "shared", fresh_for_all),
+        ] {
+            let fixture = Fixture::open(&[pack(&http, &format!("{ttl}\nscope = \"{scope}\""))]).await;
+            let first = fixture.run("{}").await.cache.unwrap();
+            let case = format!("{said:?} {ttl:?} {scope}");
+            assert_eq!((first.status, first.not_kept), (CacheStatus::Miss, expected.err().flatten()), "{case}");
+            if let Ok(seconds) = expected {
+                fixture.clock.advance(Duration::from_secs(seconds - 1));
+                assert_eq!(status(&fixture.run("{}").await), CacheStatus::Hit, "{case}");
+                fixture.clock.advance(Duration::from_secs(1));
+            }
+            assert_eq!(status(&fixture.run("{}").await), CacheStatus::Miss, "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn confirmation_keeps_the_ttl_that_the_upstream_gave() {
+    let upstream = Upstream::start("127.0.0.1", |request| match request.headers.get("if-none-match") {
+        Some(_) => answer("304 Not Modified", "etag: \"1\"\r\n", ""),
+        None => answer("200 OK", "etag: \"1\"\r\ncache-control: max-age=60\r\n", "text"),
+    })
+    .await;
+    let http = format!("url = \"http://{}/\"", upstream.address);
+    let fixture = Fixture::open(&[pack(&http, "ttl = \"upstream\"\nrevalidate = true")]).await;
+    fixture.run("{}").await;
+    for _ in 0..3 {
+        fixture.clock.advance(Duration::from_secs(60));
+        assert_eq!(status(&fixture.run("{}").await), CacheStatus::Revalidated);
+        fixture.clock.advance(Duration::from_secs(59));
+        assert_eq!(status(&fixture.run("{}").await), CacheStatus::Hit);
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use crate::support::{EngineFixture, echo};
 use helmdeck_testkit::call;
 
 async fn key(engine: &EngineFixture, input: &str) -> String {
-    engine.engine.explain(call("t.echo", input)).await.unwrap_or_else(|error| panic!("{input}: {error}")).stored_key
+    let explained = engine.engine.explain(call("t.echo", input)).await;
+    explained.unwrap_or_else(|error| panic!("{input}: {error}")).stored_key.unwrap()
 }
 
 /// Writes a value in one of its many spellings, chosen by `seed`.
@@ -103,7 +104,7 @@ async fn any_difference_is_another_key() {
     }
     let mut other = call("t.echo", "{\"n\":9007199254740992}");
     other.identity = std::sync::Arc::new(helmdeck_core::Identity::new("local", "eve").unwrap());
-    assert_ne!(engine.engine.explain(other).await.unwrap().stored_key, base);
+    assert_ne!(engine.engine.explain(other).await.unwrap().stored_key.unwrap(), base);
 
     for (memory, from, to) in [
         ("epoch = 2", "", ""),

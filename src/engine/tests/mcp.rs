@@ -16,6 +16,7 @@ pub(crate) const TOKEN: &str = "canary-1234567890";
 const TOOLS: &[&str] = &[
     "count",
     "slow",
+    "hint",
     "structured",
     "list",
     "fail",
@@ -451,4 +452,44 @@ async fn idle_server_stops_restarts_and_shutdown_ends_all() {
     engine.shutdown().await;
     fixture.until("the end of the second process", || !Path::new("/proc").join(&pid).join("exe").exists()).await;
     assert!(engine.metrics().contains("helmdeck_mcp_server_crashes_total{server=\"x\"} 0"));
+}
+
+#[tokio::test]
+async fn hints_of_a_server_limit_what_is_stored() {
+    let fixture = Fixture::new();
+    let shared = format!("{CACHED}scope = \"shared\"\n");
+    for (name, memory) in [("own", CACHED), ("all", shared.as_str())] {
+        fixture.manifest(&format!("{name}.toml"), &format!("team.{name}"), "hint", memory);
+        let upstream = memory.replace("\"1h\"", "\"upstream\"");
+        assert_ne!(upstream, memory);
+        fixture.manifest(&format!("{name}_up.toml"), &format!("team.{name}_up"), "hint", &upstream);
+    }
+    let (engine, clock) = cached_engine(&fixture).await;
+    // What the server says, and for how many seconds an answer is fresh: of one caller, of all, with the server's ttl.
+    for (meta, own, all, of_server) in [
+        ("{}", 3600, 3600, 0),
+        ("{\"ttlMs\": 5000}", 5, 5, 5),
+        ("{\"ttlMs\": 90000, \"cacheScope\": \"public\"}", 90, 90, 90),
+        ("{\"ttlMs\": 5000, \"cacheScope\": \"private\"}", 5, 0, 5),
+        ("{\"cache_hint\": \"cache\"}", 3600, 3600, 0),
+        ("{\"cache_hint\": \"no-cache\", \"ttlMs\": 5000}", 0, 0, 0),
+        ("{\"ttlMs\": 0}", 0, 0, 0),
+        ("{\"ttlMs\": \"soon\"}", 3600, 3600, 0),
+    ] {
+        fixture.write("meta.json", meta);
+        for (pack, seconds) in [("team.own", own), ("team.all", all), ("team.own_up", of_server)] {
+            clock.advance(Duration::from_secs(100_000));
+            engine.call(call(pack, "{}")).await.unwrap();
+            let before = fixture.lines("calls");
+            if seconds > 0 {
+                clock.advance(Duration::from_secs(seconds - 1));
+                engine.call(call(pack, "{}")).await.unwrap();
+                assert_eq!(fixture.lines("calls"), before, "{meta} {pack}: fresh");
+                clock.advance(Duration::from_secs(1));
+            }
+            engine.call(call(pack, "{}")).await.unwrap();
+            assert_eq!(fixture.lines("calls"), before + 1, "{meta} {pack}: over");
+        }
+    }
+    engine.shutdown().await;
 }

@@ -33,6 +33,7 @@ while IFS= read -r line; do
     echo "$line" >>calls
     case $line in
     *'"name":"count"'*) text "call $(wc -l <calls | tr -d ' ')" ;;
+    *'"name":"hint"'*) answer "{\"content\":[{\"type\":\"text\",\"text\":\"call $(wc -l <calls | tr -d ' ')\"}],\"_meta\":$(cat meta.json)}" ;;
     *'"name":"slow"'*) sleep 0.3; text "slow" ;;
     *'"name":"structured"'*) answer '{"content":[{"type":"text","text":"{}"}],"structuredContent":{"n":1}}' ;;
     *'"name":"list"'*) answer '{"content":[],"structuredContent":[1,2]}' ;;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_core::{
-    Builtin, CacheInfo, CacheStatus, Code, Context, Directive, Error, Handler, Json, Outcome, Quota, Reply, Result,
-    Upstream,
+    Builtin, CacheInfo, CacheStatus, Caching, Code, Context, Directive, Error, Handler, Identity, Json, Outcome, Quota,
+    Reply, Result, Upstream,
 };
-use helmdeck_engine::{Engine, Memory};
+use helmdeck_engine::{Engine, Memory, Selector};
 use helmdeck_system::System;
 use helmdeck_testkit::{ManualClock, call, manifest, memory, patient};
 use parking_lot::Mutex;
@@ -26,6 +26,7 @@ struct Service {
     remaining: AtomicU64,
     /// While it is set, an answer needs a permit.
     slow: Mutex<Option<Arc<Semaphore>>>,
+    caching: Mutex<Caching>,
     covered: AtomicUsize,
 }
 
@@ -78,7 +79,8 @@ impl Handler for Asks {
             return Ok(Reply::not_modified().with_quota(quota));
         }
         let output = Json::parse(format!("{{\"n\":{n}}}")).unwrap();
-        Ok(Reply::json(output).with_validator("v").with_quota(quota).with_upstream_calls(1))
+        let reply = Reply::json(output).with_validator("v").with_quota(quota).with_upstream_calls(1);
+        Ok(reply.with_caching(*self.0.caching.lock()))
     }
 
     fn upstream(&self) -> Option<Upstream> {
@@ -246,6 +248,19 @@ async fn kept_quota_is_for_confirmations_only() {
     fixture.advance(900);
     service.remaining.store(5000, Ordering::SeqCst);
     assert!(fixture.call(call("t.a", "{\"x\":2}")).await.is_ok(), "the quota is full again");
+}
+
+#[tokio::test]
+async fn kept_quota_serves_stale_and_says_so() {
+    let service = Arc::new(Service::default());
+    let fixture = EngineFixture::open(vec![service.pack("t.a", COVERED)]).await;
+    service.remaining.store(100, Ordering::SeqCst);
+    fixture.run("t.a", "{}").await;
+    fixture.advance(61);
+    let info = info(&fixture.run("t.a", "{}").await);
+    assert_eq!((info.status, info.reason), (CacheStatus::Stale, Some("quota_kept")));
+    assert_eq!(info.retry_after, Some(Duration::from_secs(900 - 61)));
+    assert_eq!(service.requests(), 1);
 }
 
 #[tokio::test]
@@ -567,4 +582,52 @@ async fn bad_request_does_not_prolong_the_wait_of_others() {
     assert_eq!(fixture.call(call("t.a", "{\"bad\":1}")).await.unwrap_err().code(), Code::HandlerFailed);
     service.works();
     assert!(fixture.call(call("t.a", "{}")).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_an_upstream_gives_to_one_caller_goes_to_no_other() {
+    let private = Caching { private: true, ..Caching::NOTHING };
+    let no_store = Caching { no_store: true, ..Caching::NOTHING };
+    for (scope, caching, reused) in [
+        ("shared", Caching::NOTHING, true),
+        ("shared", private, false),
+        ("shared", no_store, false),
+        ("caller", private, true),
+        ("caller", no_store, true),
+    ] {
+        for purged in [false, true] {
+            let service = Arc::new(Service::default());
+            let pack = service.pack("t.a", &format!("scope = \"{scope}\"\ntags = [\"x\"]"));
+            let fixture = Arc::new(EngineFixture::open(vec![pack]).await);
+            let gate = Arc::new(Semaphore::new(0));
+            (*service.slow.lock(), *service.caching.lock()) = (Some(Arc::clone(&gate)), caching);
+            // Callers of a shared scope are different people.
+            let calling = |user| {
+                let mut call = call("t.a", "{}");
+                if scope == "shared" {
+                    call.identity = Arc::new(Identity::new("t", user).unwrap());
+                }
+                let fixture = Arc::clone(&fixture);
+                tokio::spawn(async move { fixture.call(call).await.unwrap() })
+            };
+            let first = calling("alice");
+            while service.requests() == 0 {
+                tokio::task::yield_now().await;
+            }
+            let second = calling("bob");
+            tokio::task::yield_now().await;
+            if purged {
+                fixture.engine.memory().unwrap().purge(Selector::All).await;
+            }
+            gate.add_permits(2);
+            let (first, second) = (first.await.unwrap(), second.await.unwrap());
+            assert_eq!(status(&first), CacheStatus::Miss);
+            let case = format!("{scope} {caching:?} purged: {purged}");
+            assert_eq!(first.output == second.output, reused, "{case}");
+            assert_eq!(service.requests(), if reused { 1 } else { 2 }, "{case}");
+            if !reused {
+                assert_eq!(info(&second).reason, Some("of_another"), "{case}");
+            }
+        }
+    }
 }

@@ -50,6 +50,11 @@ pub(super) async fn the_largest_that_is_allowed_is_accepted(s: Fixture) {
         attributes: (0..16).map(|index| (format!("{index:0256}"), "v".repeat(256))).collect(),
         ..put(&"k".repeat(1024), "")
     };
+    // Of a cached answer its pack decides.
+    let large = Put { kind: Kind::Cache, value: vec![1; 5 << 20].into(), ..put.clone() };
+    s.store.put(large.clone()).await.unwrap();
+    let entry = s.store.get(&alice(), Kind::Cache, &large.key).await.unwrap().unwrap();
+    assert!(entry.value == large.value);
     let written = s.store.put(put.clone()).await.unwrap();
     let entry = s.store.get(&alice(), Kind::Note, &put.key).await.unwrap().unwrap();
     assert!(entry.meta == written && entry.value == put.value);

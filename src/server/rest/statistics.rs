@@ -66,19 +66,26 @@ async fn show(
             Value::Object(shown)
         })
         .collect();
+    let mut saved_usd: Option<f64> = None;
     let packs: Vec<Value> = report
         .packs
         .iter()
         .map(|(pack, counted)| {
             let mut shown = numbers(counted);
             shown.insert("pack".to_owned(), pack.as_str().into());
+            if let Some(usd) = state.engine.saved_usd(pack, counted.saved_calls, counted.saved_upstream_calls) {
+                saved_usd = Some(saved_usd.unwrap_or_default() + usd);
+                shown.insert("saved_usd".to_owned(), usd.into());
+            }
             Value::Object(shown)
         })
         .collect();
+    let mut total = numbers(&report.total);
+    total.extend(saved_usd.map(|usd| ("saved_usd".to_owned(), usd.into())));
     reply::json(&json!({
         "window": window,
         "slot_s": window.slot_seconds(),
-        "total": numbers(&report.total),
+        "total": total,
         "packs": packs,
         "slots": slots,
     }))

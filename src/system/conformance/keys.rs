@@ -170,3 +170,17 @@ pub(super) async fn backoffs_are_seen_until_they_end(fixture: Fixture) {
     assert!(two.backoffs(later(1)).await.unwrap().is_empty());
     assert_eq!(one.sweep(later(1)).await.unwrap(), 2);
 }
+
+pub(super) async fn last_refusal_of_an_answer_is_known(fixture: Fixture) {
+    let Fixture { one, two } = fixture;
+    assert_eq!(one.last_refusal("a", NOW).await.unwrap(), None);
+    let later = |minutes| NOW.saturating_add(minutes * MINUTE);
+    one.refuse("a", "too_large", later(2)).await.unwrap();
+    one.refuse("a", "secret:github-pat", later(3)).await.unwrap();
+    one.refuse("b", "no_store", later(4)).await.unwrap();
+    assert_eq!(two.last_refusal("a", NOW).await.unwrap().unwrap(), "secret:github-pat");
+    two.refuse("a", "too_large", later(5)).await.unwrap();
+    assert_eq!(one.last_refusal("a", later(3)).await.unwrap().unwrap(), "too_large");
+    assert_eq!(one.last_refusal("a", later(5)).await.unwrap(), None);
+    assert!(one.backoffs(NOW).await.unwrap().is_empty());
+}

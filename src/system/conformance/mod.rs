@@ -53,6 +53,7 @@ fn all() -> Vec<(&'static str, Case)> {
         keys::forget_deletes_all_keys_of_one_caller,
         keys::ended_sessions_are_known_until_no_clock_takes_them,
         keys::backoffs_are_seen_until_they_end,
+        keys::last_refusal_of_an_answer_is_known,
         tokens::token_is_found_by_its_text_only,
         tokens::revocation_is_shared_and_keeps_its_time,
         tokens::pages_hold_every_token_once,

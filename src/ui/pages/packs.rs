@@ -95,12 +95,14 @@ answer! {
     #[derive(Debug)]
     struct Explanation {
         key_parts: BTreeMap<String, String>,
-        key: String,
+        key: Option<String>,
         tags: Vec<String>,
         entry: String,
         age_s: Option<f64>,
         fresh_until: Option<Time>,
         nearest: Option<Nearest>,
+        /// Why the last answer was not kept.
+        refused: Option<String>,
     }
 }
 
@@ -131,6 +133,32 @@ answer! {
     #[derive(Debug)]
     struct CacheStatus {
         status: String,
+        reason: Option<String>,
+        /// Why the answer was not kept.
+        why: Option<String>,
+        retry_after_ms: Option<u64>,
+    }
+}
+
+impl CacheStatus {
+    fn meaning(&self) -> &'static str {
+        match (self.status.as_str(), &self.why) {
+            ("hit", _) => "from the cache",
+            ("miss", Some(_)) => "run now",
+            ("miss", None) => "run now, and stored",
+            ("stale", _) => "from the cache, older than its ttl",
+            ("revalidated", _) => "from the cache, after a check that nothing has changed",
+            ("coalesced", _) => "from an equal call that ran at the same time",
+            _ => "not cached",
+        }
+    }
+
+    /// Returns why, and what comes next.
+    fn details(&self) -> String {
+        let reason = self.reason.as_ref().map(|word| format!(" ({word})"));
+        let not_kept = self.why.as_ref().map(|word| format!("; not kept: {word}"));
+        let asked_again = self.retry_after_ms.map(|after| format!("; asked again in {}", shown::millis(after)));
+        [reason, not_kept, asked_again].into_iter().flatten().collect()
     }
 }
 
@@ -140,8 +168,7 @@ struct Outcome {
     output: String,
     duration: String,
     artifacts: Vec<Artifact>,
-    /// The cache's word, and what it means.
-    cache: Option<(String, &'static str)>,
+    cache: Option<CacheStatus>,
     /// Line that makes the same call with `curl`.
     curl: String,
     /// Line that makes the same call at a shell.
@@ -301,7 +328,7 @@ fn outcome(pack: &str, input: &Value, ran: Ran, curl: String) -> Outcome {
         output: shown::json(&ran.output),
         duration: shown::millis(ran.duration_ms),
         artifacts: ran.artifacts,
-        cache: ran.cache.map(|CacheStatus { status }| (status.clone(), cache_word(&status))),
+        cache: ran.cache,
         curl,
         shell: format!("helmdeck run {pack} --input {quoted}"),
         mcp: message.to_string(),
@@ -313,16 +340,4 @@ fn curl(ui: &Ui, sent: &Sent, pack: &str, input: &Value) -> String {
     let token = if ui.signs_in { " --oauth2-bearer \"$HELMDECK_TOKEN\"" } else { "" };
     let url = shell_quoted(&format!("{}/api/v1/packs/{pack}", sent.origin));
     format!("curl{token} --json {} {url}", shell_quoted(&input.to_string()))
-}
-
-/// Returns what a word of the cache means.
-fn cache_word(word: &str) -> &'static str {
-    match word {
-        "hit" => "from the cache",
-        "miss" => "run now, and stored if it may be",
-        "stale" => "from the cache, older than its ttl, and renewed in the background",
-        "revalidated" => "from the cache, after a check that nothing has changed",
-        "coalesced" => "from an equal call that ran at the same time",
-        _ => "not cached",
-    }
 }

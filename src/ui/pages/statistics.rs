@@ -25,6 +25,8 @@ answer! {
         saved_calls: u64,
         saved_ms: u64,
         saved_upstream_calls: u64,
+        /// What it would have cost, if there are prices.
+        saved_usd: Option<f64>,
         p50_us: Option<u64>,
         p99_us: Option<u64>,
     }
@@ -53,6 +55,10 @@ impl Numbers {
 
     fn duration_shown(micros: Option<u64>) -> String {
         micros.map_or_else(|| "–".to_owned(), shown::micros)
+    }
+
+    fn saved_usd_shown(&self) -> String {
+        self.saved_usd.map(|usd| format!(", {usd:.2} USD")).unwrap_or_default()
     }
 
     fn p50(&self) -> String {

@@ -68,7 +68,7 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let times = Times { made_at: Timestamp(0), fresh_until: Timestamp::MAX, hard_until: Timestamp::MAX };
     let answer = Arc::new(Answer::new(location, &outcome, times, Duration::ZERO, 0));
     // Served, which shares its bytes.
-    drop(answer.outcome(CacheStatus::Miss, Timestamp(0)).unwrap());
+    drop(answer.outcome(CacheStatus::Miss, Timestamp(0), Timestamp(0)).unwrap());
     hub.hot.warm(&answer);
     let input = Bytes::from(format!("{{\"repo\":\"owner/{n}\"}}"));
     let identity = Arc::new(Identity::new("tenant", "somebody").unwrap());

@@ -180,9 +180,9 @@ impl<S: InnerService> Lookup<S> {
             again.looked = true;
             self = again;
         };
-        if !started && (cache.is_of_one(&completed.answer.artifacts) || !cache.may_still_use(&completed.answer, &call))
-        {
-            // The files or the credentials belong to the caller that started the flight: this caller needs its own run.
+        let is_for_one = completed.detail.not_kept.is_some_and(|why| cache.is_for_one(why));
+        if !started && (is_for_one || !cache.may_still_use(&completed.answer, &call)) {
+            // The answer belongs to the caller that started the flight: this caller needs its own run.
             let key = completed.answer.location.key;
             return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, Some("of_another")).await;
         }

@@ -16,35 +16,28 @@ use crate::cache::answer::Answer;
 use crate::cache::backoff::{BackoffKey, HeldBack, is_trouble};
 use crate::cache::cluster_lock::{Attempt, LockWaiter};
 use crate::cache::flight::{Completed, Detail, Flight, How, Purpose};
-
-/// Actions on the completion of a flight.
-#[derive(Default)]
-struct Completion {
-    /// Why the answer may not be kept.
-    not_kept: Option<NotKept>,
-    /// Lock that other processes wait for.
-    ///
-    /// It is held until the answer is stored, or the flight ends without one.
-    lock: Option<Lock>,
-}
+use crate::cache::hub::Hub;
 
 /// Runs a flight and completes it: its answer is kept, then its waiters get it.
 pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, flight: Arc<Flight>) {
     let (cache, located) = (Arc::clone(&lookup.cache), Arc::clone(&lookup.located));
-    let mut completion = Completion::default();
+    // Other processes wait for it until the answer is stored, or the flight ends without one.
+    let mut lock = None;
     // A flight must always complete, or its waiters would wait forever.
-    let result = AssertUnwindSafe(answer(lookup, purpose, &flight, &mut completion)).catch_unwind().await;
+    let result = AssertUnwindSafe(answer(lookup, purpose, &flight, &mut lock)).catch_unwind().await;
     let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
+    // Before the answer goes out: a command may end with it.
+    if let Ok(Completed { detail: Detail { not_kept: Some(why), .. }, .. }) = &result {
+        let Hub { refusals, system, clock, .. } = &*cache.hub;
+        refusals.note(located.location.key, *why, system.as_ref(), &**clock).await;
+    }
     let now = cache.hub.clock.now();
     cache.hub.flights.complete(&flight, result, |completed| match completed.how {
         How::Stored | How::Stale | How::Covered => {
             let warmed = cache.hub.hot.warm(&completed.answer);
             warmed.then_some(()).ok_or(NotKept::Because("purged"))
         }
-        How::Ran | How::Confirmed => match completion.not_kept {
-            Some(why) => Err(why),
-            None => cache.keep(&located, &completed.answer, now, completion.lock.take()),
-        },
+        How::Ran | How::Confirmed => cache.keep(&located, &completed.answer, now, lock.take()),
     });
 }
 
@@ -55,7 +48,7 @@ async fn answer<S: InnerService>(
     mut lookup: Lookup<S>,
     purpose: Purpose,
     flight: &Arc<Flight>,
-    completion: &mut Completion,
+    lock: &mut Option<Lock>,
 ) -> Result<Completed> {
     let detail = Detail::default();
     let revalidates = lookup.cache.spec()?.revalidate;
@@ -72,7 +65,7 @@ async fn answer<S: InnerService>(
     }
     if lookup.cache.spec()?.single_flight == SingleFlight::Cluster
         && purpose != Purpose::Refresh
-        && let Some(answer) = wait_for_cluster(&mut lookup, &mut completion.lock).await
+        && let Some(answer) = wait_for_cluster(&mut lookup, lock).await
     {
         return Ok(Completed { answer, how: How::Stored, detail });
     }
@@ -106,13 +99,12 @@ async fn answer<S: InnerService>(
     }
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
-            let answer = cache.renewed_answer(&known, outcome.remark, now)?;
-            Ok(Completed { answer, how: How::Confirmed, detail })
+            let (answer, not_kept) = cache.renewed_answer(&known, outcome.remark, now)?;
+            Ok(Completed { answer, how: How::Confirmed, detail: Detail { not_kept, ..detail } })
         }
         (Ok(outcome), _) => {
             let (answer, not_kept) = cache.new_answer(&located, outcome, now, cost).await?;
-            completion.not_kept = not_kept;
-            Ok(Completed { answer, how: How::Ran, detail })
+            Ok(Completed { answer, how: How::Ran, detail: Detail { not_kept, ..detail } })
         }
         (Err(error), Some(answer)) if covered && is_trouble(&error) => {
             let reason = HeldBack::reason(&error);

@@ -21,9 +21,8 @@ pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, deta
     if !asked && matches!(status, CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced) {
         cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
     }
-    let mut outcome = found.outcome(status, cache.hub.clock.now())?;
+    let mut outcome = found.outcome(status, cache.hub.clock.now(), cache.bounds(found).0)?;
     if let Some(info) = &mut outcome.cache {
-        info.ttl = cache.bounds(found).0.since(found.made_at);
         (info.reason, info.not_kept, info.retry_after) = (detail.reason, detail.not_kept, detail.retry_after);
     }
     if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
