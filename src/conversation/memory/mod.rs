@@ -181,7 +181,7 @@ impl ConversationMemory {
     /// `Corrupt`, `Store`.
     pub async fn context(&self, identity: &Identity) -> Result<LlmContextPatch> {
         let namespace = self.gate(identity, "context")?;
-        Ok(self.patch(identity, &namespace, None).await?.0)
+        self.texts(identity, &namespace).await
     }
 
     /// Returns the context of the next model call in a format. The budget holds for what is rendered.
@@ -190,7 +190,7 @@ impl ConversationMemory {
     /// As [`Self::context`].
     pub async fn render(&self, identity: &Identity, format: Format) -> Result<RenderedContext> {
         let namespace = self.gate(identity, "context")?;
-        let (patch, _) = self.patch(identity, &namespace, Some(format)).await?;
+        let (patch, _) = self.rendered(identity, &namespace, format).await?;
         Ok(RenderedContext { format, patch })
     }
 
@@ -200,7 +200,7 @@ impl ConversationMemory {
     /// As [`Self::context`].
     pub async fn estimate_tokens(&self, identity: &Identity) -> Result<u64> {
         let namespace = self.gate(identity, "estimate_tokens")?;
-        Ok(self.patch(identity, &namespace, None).await?.0.tokens)
+        Ok(self.texts(identity, &namespace).await?.tokens)
     }
 
     /// Deletes every turn and the summary, and resets the health. A summary in flight is discarded.
@@ -254,12 +254,24 @@ impl ConversationMemory {
         self.0.worker.summarise(identity, within).await
     }
 
-    /// Returns a context, and the conversation that it is of.
-    async fn patch(
+    /// Returns a context whose budget holds for its texts. Their tokens are known, so it is made where they are.
+    async fn texts(&self, identity: &Identity, namespace: &Namespace) -> Result<LlmContextPatch> {
+        let shared = self.shared();
+        let patch = |cached: &CachedConversation| strategies::patch(&shared.config, shared.counter, cached, None);
+        if self.keeps_nothing() {
+            return Ok(patch(&CachedConversation::default()));
+        }
+        self.ask(identity, namespace, |cached| cached.is_enough(&shared.config).then(|| patch(cached))).await
+    }
+
+    /// Returns a context whose budget holds for what is rendered, and the conversation that it is of.
+    ///
+    /// The conversation is copied, because what is rendered is counted, which may be slow.
+    async fn rendered(
         &self,
         identity: &Identity,
         namespace: &Namespace,
-        format: Option<Format>,
+        format: Format,
     ) -> Result<(LlmContextPatch, CachedConversation)> {
         let shared = Arc::clone(self.shared());
         let enough = |cached: &CachedConversation| cached.is_enough(&shared.config).then(|| cached.clone());
@@ -268,7 +280,8 @@ impl ConversationMemory {
             false => self.ask(identity, namespace, enough).await?,
         };
         let slow = shared.config.tokens != TokenCounter::Chars && conversation.bytes > INLINE_BYTES;
-        let view = move || (strategies::patch(&shared.config, shared.counter, &conversation, format), conversation);
+        let view =
+            move || (strategies::patch(&shared.config, shared.counter, &conversation, Some(format)), conversation);
         if slow { Ok(tokio::task::spawn_blocking(view).await.map_err(StoreError::unavailable)?) } else { Ok(view()) }
     }
 }

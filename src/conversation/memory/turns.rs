@@ -242,7 +242,7 @@ impl ConversationMemory {
     /// `Corrupt`, `Store`.
     pub async fn trace(&self, identity: &Identity) -> Result<Trace> {
         let namespace = self.gate(identity, "trace")?;
-        let (patch, cached) = self.patch(identity, &namespace, Some(Format::Json)).await?;
+        let (patch, cached) = self.rendered(identity, &namespace, Format::Json).await?;
         let (head, checkpoint) = (&cached.state.head, &cached.state.checkpoint);
         let rolling = self.summarises();
         Ok(Trace {
