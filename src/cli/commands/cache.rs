@@ -66,7 +66,7 @@ pub(crate) async fn stats(setup: &Setup) -> Result<()> {
 
 /// What cached answers of a pack saved.
 #[derive(Serialize)]
-struct Saved {
+struct PackSavings {
     calls: u64,
     ms: u64,
     upstream_calls: u64,
@@ -81,13 +81,13 @@ struct Saved {
 pub(crate) async fn savings(setup: &Setup) -> Result<()> {
     let packs = counters(setup).await?;
     let engine = setup.engine(MemoryUse::None, false).await?;
-    let saved: BTreeMap<&str, Saved> = packs
+    let saved: BTreeMap<&str, PackSavings> = packs
         .iter()
         .map(|(pack, counts)| {
             let [calls, us, upstream_calls] =
                 ["saved_calls", "saved_us", "saved_upstream_calls"].map(|name| count(counts, name));
             let usd = engine.saved_usd(pack, calls, upstream_calls);
-            (pack.as_str(), Saved { calls, ms: us / 1000, upstream_calls, usd })
+            (pack.as_str(), PackSavings { calls, ms: us / 1000, upstream_calls, usd })
         })
         .collect();
     engine.shutdown().await;
@@ -97,7 +97,7 @@ pub(crate) async fn savings(setup: &Setup) -> Result<()> {
         }
         let priced = saved.values().any(|saved| saved.usd.is_some());
         let titles = ["PACK", "CALLS SAVED", "TIME SAVED", "UPSTREAM REQUESTS SAVED", "USD SAVED"];
-        let cells = |(pack, saved): (&&str, &Saved)| {
+        let cells = |(pack, saved): (&&str, &PackSavings)| {
             let usd = saved.usd.map_or_else(|| "-".to_owned(), |usd| format!("{usd:.2}"));
             let (calls, requests) = (saved.calls.to_string(), saved.upstream_calls.to_string());
             vec![(*pack).to_owned(), calls, format!("{} ms", saved.ms), requests, usd]

@@ -79,12 +79,13 @@ impl PackCache {
     ) -> Result<(Arc<Answer>, Option<NotKept>)> {
         let confirm_always = remark.confirm_always || known.confirm_always;
         // What a confirmation does not say stays as it was (RFC 9111 section 4.3.4).
-        let before = Some(known.fresh_until.since(known.made_at));
+        let spec = self.spec()?;
+        let before = Some(known.hard_until.since(known.made_at).saturating_sub(spec.stale_for()));
         let Caching { fresh_for, fresh_for_all, .. } = remark.caching;
         let caching =
             Caching { fresh_for: fresh_for.or(before), fresh_for_all: fresh_for_all.or(before), ..remark.caching };
         let times = self.times(now, &known.artifacts, confirm_always, &caching)?;
-        let refusal = self.spec()?.refused_by_upstream(&caching).map(NotKept::Because);
+        let refusal = spec.refused_by_upstream(&caching).map(NotKept::Because);
         Ok((Arc::new(known.renewed(remark.validator, times, &remark.used)), refusal))
     }
 

@@ -47,14 +47,14 @@ pub(super) enum Message {
 ///
 /// Writes are bounded. Purges are in order with them, and never dropped.
 pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueueState>,
     arrived: Notify,
     max_writes: usize,
     max_bytes: u64,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueueState {
     messages: BTreeMap<u64, Message>,
     next: u64,
     /// Cost and number of each write that waits.
@@ -97,7 +97,7 @@ impl Queue {
     }
 
     /// Removes cheaper writes until one of this cost and size fits; `false`, without removing any, if it cannot.
-    fn make_room(&self, waiting: &mut Waiting, cost: Duration, bytes: u64, dropped: &mut Vec<Message>) -> bool {
+    fn make_room(&self, waiting: &mut QueueState, cost: Duration, bytes: u64, dropped: &mut Vec<Message>) -> bool {
         let (mut free, mut count, mut doomed) = (self.max_bytes.saturating_sub(waiting.bytes), waiting.writes.len(), 0);
         let mut cheapest = waiting.writes.iter();
         while free < bytes || count >= self.max_writes {
@@ -186,7 +186,7 @@ impl Queue {
     }
 }
 
-impl Waiting {
+impl QueueState {
     fn push(&mut self, message: Message) {
         if !self.closed {
             self.messages.insert(self.next, message);

@@ -13,16 +13,25 @@ use super::key::{Key, hex};
 const MAX_KNOWN: usize = 1000;
 /// How long other processes can read a refusal.
 const TOLD_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Time budget of a read or write of the system database.
-const BUDGET: Duration = Duration::from_secs(1);
+/// Time budget of a read of the system database.
+const READ_BUDGET: Duration = Duration::from_secs(1);
 
 /// The last refusal of each answer: those that this process told to the system database.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<HashMap<Key, NotKept>>);
 
 impl Refusals {
-    /// Notes why an answer was not kept. A failure to tell it costs an explanation, never a call.
-    pub(crate) async fn note(&self, key: Key, why: NotKept, system: Option<&System>, clock: &dyn Clock) {
+    /// Notes why an answer was not kept, and tells the system database within `budget`, for which callers wait.
+    ///
+    /// A failure costs an explanation, never a call.
+    pub(crate) async fn note(
+        &self,
+        key: Key,
+        why: NotKept,
+        system: Option<&System>,
+        clock: &dyn Clock,
+        budget: Duration,
+    ) {
         {
             let mut known = self.0.lock();
             if known.get(&key) == Some(&why) {
@@ -35,7 +44,7 @@ impl Refusals {
         }
         let Some(system) = system else { return };
         let (answer, until) = (hex(&key.short()), clock.now().saturating_add(TOLD_FOR));
-        let written = tokio::time::timeout(BUDGET, system.refuse(&answer, &why.text(), until)).await;
+        let written = tokio::time::timeout(budget, system.refuse(&answer, &why.text(), until)).await;
         if !matches!(written, Ok(Ok(()))) {
             tracing::debug!("why an answer was not kept could not be written");
         }
@@ -47,6 +56,6 @@ impl Refusals {
             return Some(why.text().into_owned());
         }
         let answer = hex(&key.short());
-        tokio::time::timeout(BUDGET, system?.last_refusal(&answer, clock.now())).await.ok()?.ok()?
+        tokio::time::timeout(READ_BUDGET, system?.last_refusal(&answer, clock.now())).await.ok()?.ok()?
     }
 }

@@ -28,8 +28,8 @@ pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, fl
     let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
     // Before the answer goes out: a command may end with it.
     if let Ok(Completed { detail: Detail { not_kept: Some(why), .. }, .. }) = &result {
-        let Hub { refusals, system, clock, .. } = &*cache.hub;
-        refusals.note(located.location.key, *why, system.as_ref(), &**clock).await;
+        let Hub { refusals, system, clock, config, .. } = &*cache.hub;
+        refusals.note(located.location.key, *why, system.as_ref(), &**clock, config.read_budget).await;
     }
     let now = cache.hub.clock.now();
     cache.hub.flights.complete(&flight, result, |completed| match completed.how {
