@@ -198,6 +198,8 @@ impl Scene {
             std::fs::write(file, "garbage ".repeat(2048)).unwrap();
         }
         wait_for("the damage to be seen", || self.server.ask("GET /api/v1/memory/entries", "").code == 500);
+        // The server reads for this once a second at most.
+        wait_for("the server to say so", || self.server.ask("GET /readyz", "").body.contains("cannot be read"));
     }
 }
 

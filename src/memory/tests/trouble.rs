@@ -49,6 +49,19 @@ async fn write_waits_for_a_busy_lock() {
     other.join().unwrap();
 }
 
+#[tokio::test]
+async fn file_that_was_cut_is_damaged() {
+    let (_folder, path, store) = fresh().await;
+    store.put(put("k", "v")).await.unwrap();
+    for suffix in ["", "-wal"] {
+        std::fs::write(path.with_file_name(format!("memory.db{suffix}")), "garbage").unwrap();
+    }
+    for _ in 0..2 {
+        let read = get(&store, "k").await;
+        assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_fails_does_not_fail_its_neighbours() {
     let (_folder, _path, store) = fresh().await;

@@ -3,11 +3,16 @@
 //! Messages come from SQLite and hold no values.
 
 use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_IOERR_SHORT_READ;
 
 use crate::error::StoreError;
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
+        // The file is shorter than it says: something cut it.
+        if error.sqlite_error().is_some_and(|error| error.extended_code == SQLITE_IOERR_SHORT_READ) {
+            return Self::Corrupt(error.to_string());
+        }
         match error.sqlite_error_code() {
             // A missing table, a wrong type or a broken rule: the file is not what this driver writes.
             Some(
