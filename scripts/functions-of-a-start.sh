@@ -35,6 +35,8 @@ traced() {
 # served NAME [COMMAND]: starts the server, runs the command with its address after some rest, and stops it.
 served() {
     local address=""
+    # The server may open it later than it is first read.
+    : >"$folder/$1.log"
     traced "$1" serve --listen 127.0.0.1:0 2>"$folder/$1.log" &
     server=$!
     for _ in {1..600}; do

@@ -1,6 +1,7 @@
 //! Servers with data: the real program in each state, filled through its own interfaces.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -189,17 +190,23 @@ impl Scene {
         wait_for("the job", || self.get(&path)["state"] == state);
     }
 
-    /// Writes garbage over the store, and waits until that is noticed.
+    /// Writes garbage over the store until the server says so.
     fn damage(&self) {
         self.post("/api/v1/memory/store", &json!({ "key": "a", "value": "b" }));
         let store = self.home.store();
-        for suffix in ["", "-wal"] {
-            let file = store.with_file_name(format!("memory.db{suffix}"));
-            std::fs::write(file, "garbage ".repeat(2048)).unwrap();
-        }
-        wait_for("the damage to be seen", || self.server.ask("GET /api/v1/memory/entries", "").code == 500);
-        // The server reads for this once a second at most.
-        wait_for("the server to say so", || self.server.ask("GET /readyz", "").body.contains("cannot be read"));
+        let file = |suffix| store.with_file_name(format!("memory.db{suffix}"));
+        wait_for("the damage to be seen", || {
+            for suffix in ["", "-wal"] {
+                std::fs::write(file(suffix), "garbage ".repeat(2048)).unwrap();
+            }
+            // The head of its index: else a write that is under way mends a part, and pages that were read once do.
+            // It is mapped by the server, which must not lose any of it.
+            let index = std::fs::OpenOptions::new().write(true).open(file("-shm")).unwrap();
+            index.write_all_at("garbage ".repeat(17).as_bytes(), 0).unwrap();
+            // The server reads for its readiness once a second at most.
+            self.server.ask("GET /api/v1/memory/entries", "").code == 500
+                && self.server.ask("GET /readyz", "").body.contains("cannot be read")
+        });
     }
 }
 

@@ -50,6 +50,13 @@ const QUICK: [u64; 2] = [1_000, 100_000];
 /// Rows of the stores of the whole measurement.
 const WHOLE: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 
+/// Ends what the server does in its background with each table: after it, every statement reads the catalogue again.
+const NO_AUTOVACUUM: &str = "DO $$ DECLARE name regclass; BEGIN
+    FOR name IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false, toast.autovacuum_enabled = false)', name);
+    END LOOP;
+END $$";
+
 /// The time of the rows.
 const NOW: i64 = 1_700_000_000_000_000;
 
@@ -118,6 +125,7 @@ async fn measure(server: &Server, rows: u64, first: &str) -> BTreeMap<String, u6
     let store = DriverStore::sealed(driver, ring(KEY_A, None), &config, Arc::clone(&clock) as _).await.unwrap();
     store.close().await.unwrap();
     server.sql(&url, &format!("BEGIN; {first}; COMMIT"));
+    server.sql(&url, NO_AUTOVACUUM);
     for sql in fill(rows) {
         server.sql(&url, &sql);
     }
