@@ -442,12 +442,14 @@ async fn idle_server_stops_restarts_and_shutdown_ends_all() {
     let server = McpServer { idle_timeout: Duration::from_millis(200), ..fixture.server() };
     let engine = fixture.builder(server).build();
     run(&engine, "mcp.x.count").await.unwrap();
-    let pid = std::fs::read_to_string(fixture.path().join("starts")).unwrap().trim().to_owned();
     fixture.until("its end", || engine.mcp_servers()[0].state == "down").await;
-    fixture.until("the end of its process", || !Path::new("/proc").join(&pid).join("exe").exists()).await;
+    // On a slow machine it stopped before the call already, too.
+    let starts = std::fs::read_to_string(fixture.path().join("starts")).unwrap();
+    let pid = starts.lines().last().unwrap();
+    fixture.until("the end of its process", || !Path::new("/proc").join(pid).join("exe").exists()).await;
     assert!(engine.pack("mcp.x.count", None).is_ok(), "its tools stay known");
     assert_eq!(text(&run(&engine, "mcp.x.count").await.unwrap()), "call 2");
-    assert_eq!(fixture.lines("starts"), 2);
+    assert!(fixture.lines("starts") > starts.lines().count());
     let pid = std::fs::read_to_string(fixture.path().join("starts")).unwrap().lines().last().unwrap().to_owned();
     engine.shutdown().await;
     fixture.until("the end of the second process", || !Path::new("/proc").join(&pid).join("exe").exists()).await;

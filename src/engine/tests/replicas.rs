@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Clock, Code, Directive, Identity};
-use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
+use helmdeck_engine::{AuditConfig, CacheConfig, Config, Engine, Memory, Selector};
 use helmdeck_memory::{Change, Delete, Kind, Namespace, Reach, Store};
 use helmdeck_testkit::{Counted, ManualClock, ReplicaStore, call, keyring, patient, sealed_memory, until};
 
@@ -22,7 +22,9 @@ impl Replica {
     fn new(store: Arc<ReplicaStore>, clock: &Arc<ManualClock>) -> Self {
         let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
         let cache = CacheConfig { watch_interval: Duration::from_millis(1), ..patient().cache };
-        let engine = Engine::builder(Config { cache, ..Config::default() })
+        // The audit reads its head before it writes: not during a test that counts reads.
+        let audit = AuditConfig { linger: Duration::from_secs(3600), ..AuditConfig::default() };
+        let engine = Engine::builder(Config { cache, audit, ..Config::default() })
             .builtins(vec![pack])
             .memory(Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None })
             .clock(Arc::clone(clock) as _)

@@ -61,7 +61,8 @@ fn expensive() -> Vec<(&'static str, Value, Value)> {
 #[track_caller]
 fn ended_by_a_limit(what: &str, error: &Error, code: Code) {
     let too_much = error.code() == code && error.to_string().contains("too many steps");
-    let late = error.code() == Code::Timeout && error.to_string().contains("did not end in time");
+    // On a slow machine the caller's own limit may end first.
+    let late = error.code() == Code::Timeout && error.to_string().contains(" in time");
     assert!(too_much || late, "{what}: {error}");
 }
 

@@ -29,7 +29,9 @@ async fn locked_database_delays_writes_only() {
 async fn write_waits_for_a_busy_lock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    let store = open_at(&path).await.unwrap();
+    // A slow machine needs more than the default for these transactions.
+    let config = Config { busy_timeout: Duration::from_secs(20), ..Config::default() };
+    let store = open_with(&path, ring(KEY_A, None), config).await.unwrap();
     store.put(put("k", "v")).await.unwrap();
     let (locked, is_locked) = std::sync::mpsc::channel();
     // Without a gap between two transactions, far longer than a write waits for a lock that is never released.
@@ -37,7 +39,7 @@ async fn write_waits_for_a_busy_lock() {
         let other = rusqlite::Connection::open(&path).unwrap();
         other.execute_batch("PRAGMA synchronous = OFF; CREATE TABLE other (n); BEGIN IMMEDIATE").unwrap();
         locked.send(()).unwrap();
-        for _ in 0..40 {
+        for _ in 0..80 {
             std::thread::sleep(Duration::from_millis(10));
             other.execute_batch("INSERT INTO other VALUES (1); COMMIT; BEGIN IMMEDIATE").unwrap();
         }
