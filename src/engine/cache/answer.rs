@@ -3,8 +3,8 @@
 //! The head holds freshness, validator and references.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -20,18 +20,26 @@ use super::key::Key;
 
 const FORMAT: u8 = 1;
 
-/// Overhead of moka per entry, besides key and value. Measured: see the tests of `hub`.
-pub(crate) const SLOT_BYTES: usize = 384;
 /// Approximate size of a reference to an artifact.
 const ARTIFACT_BYTES: usize = 512;
 /// Approximate size of the head of a stored row.
 const HEAD_BYTES: usize = 224;
+/// Size of an output from which it stays in one piece with the head that it was stored with, instead of being copied.
+const LARGE: usize = 4 << 10;
 
-/// Returns the memory that a shared allocation of `bytes` takes.
-///
-/// It includes two counters, and the allocator's own header and rounding.
-pub(crate) const fn block(bytes: usize) -> usize {
-    (bytes + 16 + 8).next_multiple_of(16)
+/// Returns the memory that an allocation of `bytes` takes, with the allocator's own header and rounding.
+pub(super) const fn block(bytes: usize) -> usize {
+    let bytes = (bytes + 8).next_multiple_of(16);
+    if bytes < 32 { 32 } else { bytes }
+}
+
+/// Returns the memory that a shared allocation of `bytes` takes: it has two counters.
+const fn shared(bytes: usize) -> usize {
+    block(bytes + 16)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Location of an answer in the cache: everything that a purge may select it by.
@@ -63,24 +71,46 @@ pub(crate) struct Answer {
     pub(crate) location: Arc<Location>,
     /// The output; `null` beside an error.
     pub(crate) output: Json,
-    pub(crate) error: Option<Box<StoredError>>,
-    pub(crate) artifacts: Arc<[ArtifactRef]>,
-    pub(crate) validator: Option<Arc<str>>,
+    /// `None` = nothing of it.
+    extras: Option<Box<Extras>>,
     pub(crate) made_at: Timestamp,
     pub(crate) fresh_until: Timestamp,
     pub(crate) hard_until: Timestamp,
     /// The handler must confirm it before each use.
     pub(crate) confirm_always: bool,
-    /// Duration of the handler: the time that a hit saves.
-    pub(crate) cost: Duration,
+    /// Duration of the handler in microseconds: the time that a hit saves.
+    cost_us: u64,
     /// Number of its upstream requests.
     pub(crate) upstream_calls: u32,
-    /// The credentials of the packs that its handler called.
-    pub(crate) used: Vec<UsedGrant>,
     /// Invalidated: not stored, purged, replaced or evicted. It goes only to waiters that have it already.
     invalid: AtomicBool,
     /// Read from the hot tier since the store was told last.
     read: AtomicBool,
+}
+
+/// What only some answers have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    pub(crate) error: Option<StoredError>,
+    pub(crate) artifacts: Arc<[ArtifactRef]>,
+    pub(crate) validator: Option<Arc<str>>,
+    /// The credentials of the packs that its handler called.
+    pub(crate) used: Vec<UsedGrant>,
+}
+
+impl Extras {
+    fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+
+    /// Returns the memory that they take.
+    fn weight(&self) -> usize {
+        let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
+        let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
+        let validator = self.validator.as_ref().map_or(0, |validator| shared(validator.len()));
+        let error = self.error.as_ref().map_or(0, |error| shared(error.message.len()));
+        block(size_of::<Self>()) + self.artifacts.len() * ARTIFACT_BYTES + used + validator + error
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,7 +126,7 @@ struct AnswerHead {
     cost_us: u64,
     upstream_calls: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<Box<StoredError>>,
+    error: Option<StoredError>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     artifacts: Vec<ArtifactRef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,16 +165,19 @@ impl Answer {
         Self {
             location: marked(location, &outcome.remark.used),
             output: outcome.output.clone(),
-            error: None,
-            artifacts: Arc::clone(&outcome.artifacts),
-            validator: outcome.remark.validator.clone(),
+            extras: Extras {
+                error: None,
+                artifacts: Arc::clone(&outcome.artifacts),
+                validator: outcome.remark.validator.clone(),
+                used: outcome.remark.used.clone(),
+            }
+            .boxed(),
             made_at: times.made_at,
             fresh_until: times.fresh_until,
             hard_until: times.hard_until,
             confirm_always: outcome.remark.confirm_always,
-            cost,
+            cost_us: micros(cost),
             upstream_calls,
-            used: outcome.remark.used.clone(),
             invalid: AtomicBool::new(false),
             read: AtomicBool::new(false),
         }
@@ -155,16 +188,13 @@ impl Answer {
         Self {
             location,
             output: Json::from_trusted(Bytes::from_static(b"null")),
-            error: Some(Box::new(StoredError::new(error))),
-            artifacts: Arc::new([]),
-            validator: None,
+            extras: Extras { error: Some(StoredError::new(error)), ..Extras::default() }.boxed(),
             made_at: times.made_at,
             fresh_until: times.fresh_until,
             hard_until: times.hard_until,
             confirm_always: false,
-            cost,
+            cost_us: micros(cost),
             upstream_calls: 0,
-            used: Vec::new(),
             invalid: AtomicBool::new(false),
             read: AtomicBool::new(false),
         }
@@ -174,24 +204,39 @@ impl Answer {
     ///
     /// It has new times, a new validator if there is one, and the grants that were used to confirm it.
     pub(crate) fn renewed(&self, validator: Option<Arc<str>>, times: Times, confirmed_with: &[UsedGrant]) -> Self {
-        let mut used = self.used.clone();
-        used.extend(confirmed_with.iter().filter(|one| !self.used.contains(one)).cloned());
+        let known = self.extras();
+        let mut used = known.used.clone();
+        used.extend(confirmed_with.iter().filter(|one| !known.used.contains(one)).cloned());
         Self {
             location: marked(Arc::clone(&self.location), &used),
             output: self.output.clone(),
-            error: None,
-            artifacts: Arc::clone(&self.artifacts),
-            validator: validator.or_else(|| self.validator.clone()),
+            extras: Extras {
+                error: None,
+                artifacts: Arc::clone(&known.artifacts),
+                validator: validator.or_else(|| known.validator.clone()),
+                used,
+            }
+            .boxed(),
             made_at: times.made_at,
             fresh_until: times.fresh_until,
             hard_until: times.hard_until,
             confirm_always: self.confirm_always,
-            cost: self.cost,
+            cost_us: self.cost_us,
             upstream_calls: self.upstream_calls,
-            used,
             invalid: AtomicBool::new(false),
             read: AtomicBool::new(false),
         }
+    }
+
+    /// Returns what only some answers have.
+    pub(crate) fn extras(&self) -> &Extras {
+        static NONE: LazyLock<Extras> = LazyLock::new(Extras::default);
+        self.extras.as_deref().unwrap_or_else(|| &NONE)
+    }
+
+    /// Returns the duration of the handler: the time that a hit saves.
+    pub(crate) const fn cost(&self) -> Duration {
+        Duration::from_micros(self.cost_us)
     }
 
     pub(crate) fn is_invalid(&self) -> bool {
@@ -212,38 +257,35 @@ impl Answer {
         self.read.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns the memory that the answer takes in the hot tier, with the overhead of the tier.
-    pub(crate) fn weight(&self) -> u64 {
+    /// Returns the memory that the answer takes.
+    pub(super) fn weight(&self) -> usize {
         let Namespace { tenant, subject, session } = &self.location.namespace;
         let names =
-            block(tenant.len()) + block(subject.len()) + session.as_ref().map_or(0, |session| block(session.len()));
-        let tags: usize = self.location.tags.iter().map(|tag| size_of::<String>() + block(tag.len())).sum();
-        let artifacts = self.artifacts.len() * ARTIFACT_BYTES;
-        let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
-        let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
-        let validator = self.validator.as_ref().map_or(0, |validator| block(validator.len()));
-        // Once the output's bytes are shared, they have their own counter. Bytes from the store have their head before
-        // them.
-        let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
-        let own = block(size_of::<Self>()) + block(size_of::<Location>()) + block(size_of::<Key>());
-        let error = self.error.as_ref().map_or(0, |error| block(size_of::<StoredError>()) + block(error.message.len()));
-        (own + names + tags + artifacts + used + validator + error + output + SLOT_BYTES) as u64
+            shared(tenant.len()) + shared(subject.len()) + session.as_ref().map_or(0, |session| shared(session.len()));
+        let tag = |tag: &String| size_of::<String>() + block(tag.len());
+        let tags = if self.location.tags.is_empty() { 0 } else { shared(self.location.tags.iter().map(tag).sum()) };
+        let length = self.output.bytes().len();
+        // Once the output's bytes are shared, they have their own counter.
+        let output = block(length) + block(3 * size_of::<usize>()) + if length < LARGE { 0 } else { HEAD_BYTES };
+        let extras = self.extras.as_ref().map_or(0, |extras| extras.weight());
+        shared(size_of::<Self>()) + shared(size_of::<Location>()) + names + tags + output + extras
     }
 
     /// Returns the plaintext that is sealed: format, length of the head, head, output.
     pub(crate) fn encode(&self, contract: &str) -> Bytes {
+        let Extras { error, artifacts, validator, used } = self.extras();
         let head = AnswerHead {
             contract: contract.to_owned(),
             made_at: self.made_at,
             fresh_until: self.fresh_until,
             hard_until: self.hard_until,
             confirm_always: self.confirm_always,
-            validator: self.validator.clone(),
-            cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
+            validator: validator.clone(),
+            cost_us: self.cost_us,
             upstream_calls: self.upstream_calls,
-            error: self.error.clone(),
-            artifacts: self.artifacts.to_vec(),
-            used: self.used.clone(),
+            error: error.clone(),
+            artifacts: artifacts.to_vec(),
+            used: used.clone(),
         };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let mut bytes = BytesMut::with_capacity(5 + head.len() + self.output.bytes().len());
@@ -269,20 +311,24 @@ impl Answer {
             return None;
         }
         // The seal authenticates these bytes: they were JSON when they were encoded.
-        let output = Json::from_trusted(bytes.slice(5 + length..));
+        let output = bytes.slice(5 + length..);
+        let output = if output.len() < LARGE { Bytes::copy_from_slice(&output) } else { output };
         Some(Self {
             location: marked(location, &head.used),
-            output,
-            error: head.error,
-            artifacts: head.artifacts.into(),
-            validator: head.validator,
+            output: Json::from_trusted(output),
+            extras: Extras {
+                error: head.error,
+                artifacts: head.artifacts.into(),
+                validator: head.validator,
+                used: head.used,
+            }
+            .boxed(),
             made_at: head.made_at,
             fresh_until: head.fresh_until,
             hard_until: head.hard_until,
             confirm_always: head.confirm_always,
-            cost: Duration::from_micros(head.cost_us),
+            cost_us: head.cost_us,
             upstream_calls: head.upstream_calls,
-            used: head.used,
             invalid: AtomicBool::new(false),
             read: AtomicBool::new(false),
         })
@@ -293,14 +339,15 @@ impl Answer {
     /// # Errors
     /// The error that is stored instead of an output.
     pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp, fresh_until: Timestamp) -> Result<Outcome> {
-        if let Some(stored) = &self.error {
+        let Extras { error, artifacts, used, .. } = self.extras();
+        if let Some(stored) = error {
             return Err(Error::new(stored.code, stored.message.to_string()));
         }
         Ok(Outcome {
             pack: self.location.pack.clone(),
             version: self.location.version,
             output: self.output.clone(),
-            artifacts: Arc::clone(&self.artifacts),
+            artifacts: Arc::clone(artifacts),
             duration: Duration::ZERO,
             session_id: None,
             cache: Some(CacheInfo {
@@ -313,7 +360,7 @@ impl Answer {
                 not_kept: None,
                 retry_after: None,
             }),
-            remark: Remark { used: self.used.clone(), ..Remark::default() },
+            remark: Remark { used: used.clone(), ..Remark::default() },
         })
     }
 }

@@ -81,12 +81,12 @@ impl PackCache {
     /// Today's manifest decides: a shortened ttl counts for stored answers too.
     pub(crate) fn bounds(&self, answer: &Answer) -> (Timestamp, Timestamp) {
         let Some(spec) = self.manifest.cache() else { return (answer.fresh_until, answer.hard_until) };
-        let ttl = match &answer.error {
+        let ttl = match &answer.extras().error {
             Some(error) => spec.errors.get(&error.code).copied().unwrap_or_default(),
             None => spec.ttl,
         };
         let today = answer.made_at.saturating_add(ttl);
-        let stale_for = if answer.error.is_some() { Duration::ZERO } else { spec.stale_for() };
+        let stale_for = if answer.extras().error.is_some() { Duration::ZERO } else { spec.stale_for() };
         (answer.fresh_until.min(today), answer.hard_until.min(today.saturating_add(stale_for)))
     }
 
@@ -95,7 +95,7 @@ impl PackCache {
     /// They are those of the packs that were called for the answer. The pack's own are part of the key.
     pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
         let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
-        answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
+        answer.extras().used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
     }
 
     /// Returns how long past its freshness an answer may be served if the handler fails or is slow.
@@ -110,7 +110,7 @@ impl PackCache {
     pub(crate) fn renews_early(&self, answer: &Answer, now: Timestamp) -> bool {
         self.is_near_its_end(answer, now) && {
             let random = (random_u64() >> 11) as f64 / (1u64 << 53) as f64;
-            let ahead = answer.cost.as_secs_f64() * -random.max(f64::MIN_POSITIVE).ln();
+            let ahead = answer.cost().as_secs_f64() * -random.max(f64::MIN_POSITIVE).ln();
             ahead >= self.bounds(answer).0.since(now).as_secs_f64()
         }
     }
@@ -118,23 +118,23 @@ impl PackCache {
     /// Returns whether an early renewal is possible: only in the last ten times the cost of an answer.
     pub(crate) fn is_near_its_end(&self, answer: &Answer, now: Timestamp) -> bool {
         self.manifest.cache().is_some_and(|spec| spec.early)
-            && answer.error.is_none()
-            && self.bounds(answer).0.since(now) < answer.cost.saturating_mul(10)
+            && answer.extras().error.is_none()
+            && self.bounds(answer).0.since(now) < answer.cost().saturating_mul(10)
     }
 
     /// Returns whether this answer covers a failure within a window past its freshness.
     pub(crate) fn may_cover(&self, answer: &Answer, window: Duration, now: Timestamp) -> bool {
         let (fresh_until, hard_until) = self.bounds(answer);
         let ends = fresh_until.saturating_add(window).min(hard_until);
-        answer.error.is_none() && !window.is_zero() && now < ends && !is_from_future(answer, now)
+        answer.extras().error.is_none() && !window.is_zero() && now < ends && !is_from_future(answer, now)
     }
 
     /// Returns whether all artifacts of an answer still exist.
     pub(crate) async fn has_files(&self, found: &Answer) -> bool {
         match &self.artifacts {
-            _ if found.artifacts.is_empty() => true,
-            _ if self.is_of_one(&found.artifacts) => false,
-            Some(store) => store.all_exist(&found.artifacts).await,
+            _ if found.extras().artifacts.is_empty() => true,
+            _ if self.is_of_one(&found.extras().artifacts) => false,
+            Some(store) => store.all_exist(&found.extras().artifacts).await,
             None => false,
         }
     }

@@ -1,43 +1,81 @@
-//! Hot tier: answers in memory, and the exact bytes of calls that lead to them.
+//! Hot tier: answers in memory by their keys, and the exact bytes of calls that lead to the keys.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use ahash::RandomState;
-use bytes::Bytes;
 use helmdeck_core::{Identity, Timestamp};
-use moka::notification::RemovalCause;
-use moka::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{Lifecycle, Options, OptionsBuilder, Weighter};
 
-use super::answer::{Answer, Location, SLOT_BYTES, block};
+use super::answer::{Answer, Location, block};
 use super::key::Key;
 
 /// Length limit of an input that is stored as an alias, in bytes.
 const MAX_ALIAS_BYTES: usize = 16 << 10;
+/// Overhead of the map per answer or alias. Measured: see the tests of `hub`.
+const SLOT_BYTES: usize = 112;
+/// Memory of one shard, at least: a larger answer is not kept in memory.
+const SHARD_BYTES: u64 = 16 << 20;
+/// Number of shards, at most.
+const MAX_SHARDS: u64 = 16;
 
-/// Exact bytes of a call, as one registered pack sees them.
+/// Exact bytes of a call, as one registered pack sees them: registration, grants, caller, input.
 ///
 /// They are compared in full, so two calls can never be confused.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Alias {
-    /// Differs between registrations, so a replaced pack never answers with its predecessor's entries.
-    pub(crate) stack: u64,
-    /// Changes with any grant or credential.
-    pub(crate) secrets: u64,
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) input: Bytes,
-}
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Alias(Box<[u8]>);
 
 impl Alias {
-    /// Returns the memory that the alias takes, in bytes.
+    /// Makes an alias; `None` if the input is too long for one.
     ///
-    /// It counts the alias, its bytes, the caller (each call brings its own), and the shell of an answer, which stays
-    /// as long as anything points to it.
-    fn weight(&self) -> usize {
-        let session = self.identity.session().map_or(0, |session| block(session.len()));
-        let names = block(self.identity.tenant().len()) + block(self.identity.user().len()) + session;
-        let identity = block(size_of::<Identity>()) + names;
-        block(size_of::<Self>()) + block(self.input.len()) + identity + block(size_of::<Answer>()) + SLOT_BYTES
+    /// `stack` differs between registrations, so a replaced pack never answers with its predecessor's entries; `secrets`
+    /// changes with any grant or credential.
+    pub(crate) fn new(stack: u64, secrets: u64, identity: &Identity, input: &[u8]) -> Option<Self> {
+        if input.len() > MAX_ALIAS_BYTES {
+            return None;
+        }
+        let (tenant, user, session) = (identity.tenant(), identity.user(), identity.session().unwrap_or_default());
+        let mut bytes = Vec::with_capacity(19 + tenant.len() + user.len() + session.len() + input.len());
+        bytes.extend_from_slice(&stack.to_ne_bytes());
+        bytes.extend_from_slice(&secrets.to_ne_bytes());
+        for part in [tenant, user, session] {
+            bytes.extend_from_slice(part.as_bytes());
+            // No part of an identity has a control character.
+            bytes.push(0);
+        }
+        bytes.extend_from_slice(input);
+        Some(Self(bytes.into_boxed_slice()))
+    }
+}
+
+/// Memory that entries take.
+#[derive(Clone)]
+struct Weights;
+
+impl Weighter<Key, Arc<Answer>> for Weights {
+    fn weight(&self, _: &Key, answer: &Arc<Answer>) -> u64 {
+        (answer.weight() + SLOT_BYTES) as u64
+    }
+}
+
+impl Weighter<Alias, Key> for Weights {
+    fn weight(&self, alias: &Alias, _: &Key) -> u64 {
+        (block(alias.0.len()) + SLOT_BYTES) as u64
+    }
+}
+
+/// Invalidates answers that leave the tier: a purge searches only the tier, and a caller may still hold them.
+#[derive(Clone)]
+struct Leaving;
+
+impl Lifecycle<Key, Arc<Answer>> for Leaving {
+    /// Dropped after the lock of the shard.
+    type RequestState = Vec<Arc<Answer>>;
+
+    fn on_evict(&self, left: &mut Vec<Arc<Answer>>, _: Key, answer: Arc<Answer>) {
+        answer.invalidate();
+        left.push(answer);
     }
 }
 
@@ -45,30 +83,27 @@ impl Alias {
 pub(crate) struct HotTier {
     /// Number that grows with every purge, before the purge searches the hot tier.
     epoch: AtomicU64,
-    /// The answers of the tier. An answer that is evicted is invalidated.
-    pub(super) answers: Cache<Key, Arc<Answer>>,
-    /// Aliases: weak references to the answers of the tier.
+    /// The answers of the tier. An answer that leaves it is invalidated.
+    answers: Cache<Key, Arc<Answer>, Weights, RandomState, Leaving>,
+    /// The keys that aliases lead to, whether an answer is there or not.
     ///
-    /// The bytes come from callers, so the hash has a random key. `SipHash`, the default, took a fifth of the
-    /// instructions of a hit.
-    pub(super) aliases: Cache<Alias, Weak<Answer>, RandomState>,
+    /// The bytes come from callers, so the hash has a random key.
+    aliases: Cache<Alias, Key, Weights, RandomState>,
 }
 
 impl HotTier {
     /// Makes a hot tier that takes up to `bytes` of memory, a tenth of them for aliases.
     pub(super) fn new(bytes: u64) -> Self {
-        let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
-        let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.weight()).unwrap_or(u32::MAX);
-        // A purge searches only the hot tier: an evicted answer is not recalled, although a caller may still hold it.
-        let leave = |_: Arc<Key>, answer: Arc<Answer>, _: RemovalCause| answer.invalidate();
         let for_aliases = bytes / 10;
         Self {
             epoch: AtomicU64::new(0),
-            answers: Cache::builder().max_capacity(bytes - for_aliases).weigher(weigh).eviction_listener(leave).build(),
-            aliases: Cache::builder()
-                .max_capacity(for_aliases)
-                .weigher(weigh_alias)
-                .build_with_hasher(RandomState::new()),
+            answers: Cache::with_options(options(bytes - for_aliases), Weights, RandomState::new(), Leaving),
+            aliases: Cache::with_options(
+                options(for_aliases),
+                Weights,
+                RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
         }
     }
 
@@ -79,15 +114,15 @@ impl HotTier {
         Some(answer)
     }
 
-    /// Puts a valid answer into the hot tier, and returns whether it is in the tier now.
+    /// Puts a valid answer into the hot tier, and returns whether it was valid.
     ///
-    /// It replaces its predecessor.
+    /// It replaces its predecessor. One that is larger than a shard of the tier is not kept, and invalid from here on.
     pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
         if answer.is_invalid() {
             return false;
         }
         // An answer must not replace itself: that would evict and invalidate it.
-        if self.answers.get(&answer.location.key).is_none_or(|there| !Arc::ptr_eq(&there, answer)) {
+        if self.answers.peek(&answer.location.key).is_none_or(|there| !Arc::ptr_eq(&there, answer)) {
             self.answers.insert(answer.location.key, Arc::clone(answer));
         }
         true
@@ -106,33 +141,27 @@ impl HotTier {
         self.warm(answer);
         if self.epoch() != epoch {
             answer.invalidate();
-            self.answers.invalidate(&answer.location.key);
+            self.answers.remove_if(&answer.location.key, |there| Arc::ptr_eq(there, answer));
         }
     }
 
     /// Returns the answer to a call of exactly these bytes.
     pub(crate) fn recall(&self, alias: &Alias) -> Option<Arc<Answer>> {
-        let answer = self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_invalid())?;
-        answer.note_read();
-        Some(answer)
+        self.get(&self.aliases.get(alias)?)
     }
 
     /// Visits the answers that were read since the last time.
     pub(super) fn take_read(&self, mut visit: impl FnMut(&Location)) {
-        for (_, answer) in &self.answers {
+        for (_, answer) in self.answers.iter() {
             if answer.take_read() {
                 visit(&answer.location);
             }
         }
     }
 
-    /// Stores the bytes of a call as an alias of its answer.
-    pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
-        if alias.input.len() <= MAX_ALIAS_BYTES && !answer.is_invalid() {
-            // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
-            let alias = Alias { input: Bytes::copy_from_slice(&alias.input), ..alias };
-            self.aliases.insert(alias, Arc::downgrade(answer));
-        }
+    /// Stores the bytes of a call as an alias of its key.
+    pub(crate) fn remember(&self, alias: Alias, key: Key) {
+        self.aliases.insert(alias, key);
     }
 
     /// Begins the next epoch and returns it.
@@ -142,26 +171,43 @@ impl HotTier {
 
     /// Invalidates the answers whose location is covered.
     pub(super) fn invalidate(&self, covers: impl Fn(&Location) -> bool) {
-        for (key, answer) in &self.answers {
-            if covers(&answer.location) {
-                answer.invalidate();
-                self.answers.invalidate(key.as_ref());
-            }
-        }
+        self.drop_where(|answer| covers(&answer.location));
     }
 
     /// Drops expired answers, so that plaintext does not outlive its entry.
-    ///
-    /// Returns the bytes that the tier takes afterwards.
-    pub(super) fn drop_expired(&self, now: Timestamp) -> u64 {
-        for (key, answer) in &self.answers {
-            if now >= answer.hard_until {
-                answer.invalidate();
-                self.answers.invalidate(key.as_ref());
-            }
-        }
-        self.answers.run_pending_tasks();
-        self.aliases.run_pending_tasks();
-        self.answers.weighted_size() + self.aliases.weighted_size()
+    pub(super) fn drop_expired(&self, now: Timestamp) {
+        self.drop_where(|answer| now >= answer.hard_until);
     }
+
+    fn drop_where(&self, goes: impl Fn(&Answer) -> bool) {
+        self.answers.retain(|_, answer| {
+            let stays = !goes(answer);
+            if !stays {
+                answer.invalidate();
+            }
+            stays
+        });
+    }
+
+    /// Returns the memory that the tier takes, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.answers.weight() + self.aliases.weight()
+    }
+
+    /// Returns the number of answers, and that of aliases.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.answers.len(), self.aliases.len())
+    }
+}
+
+/// Returns the options of a map that takes up to `bytes`.
+fn options(bytes: u64) -> Options {
+    let shards = (bytes / SHARD_BYTES).clamp(1, MAX_SHARDS);
+    let mut options = OptionsBuilder::new();
+    options
+        .shards(usize::try_from(shards).unwrap_or(1))
+        .weight_capacity(bytes)
+        .estimated_items_capacity(usize::try_from(bytes >> 10).unwrap_or(usize::MAX));
+    options.build().unwrap_or_else(|error| unreachable!("all options are set: {error}"))
 }

@@ -298,7 +298,8 @@ impl Hub {
 
     /// Drops expired answers from the hot tier, and updates the metric of its size.
     pub(crate) fn drop_expired(&self) {
-        self.metrics.totals.hot_bytes.set(self.hot.drop_expired(self.clock.now()) as f64);
+        self.hot.drop_expired(self.clock.now());
+        self.metrics.totals.hot_bytes.set(self.hot.bytes() as f64);
     }
 
     /// Returns whether the breaker allows an operation of the store.

@@ -209,7 +209,7 @@ impl Invalidations {
 
     /// Returns whether the writer of a row may not have received its invalidation yet.
     pub(crate) fn is_doubtful(&self, answer: &Answer, written_at: Timestamp, now: Duration) -> bool {
-        let began = before(answer.made_at, answer.cost);
+        let began = before(answer.made_at, answer.cost());
         self.log()
             .invalidations
             .iter()

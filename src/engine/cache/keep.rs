@@ -84,7 +84,7 @@ impl PackCache {
         let Caching { fresh_for, fresh_for_all, .. } = remark.caching;
         let caching =
             Caching { fresh_for: fresh_for.or(before), fresh_for_all: fresh_for_all.or(before), ..remark.caching };
-        let times = self.times(now, &known.artifacts, confirm_always, &caching)?;
+        let times = self.times(now, &known.extras().artifacts, confirm_always, &caching)?;
         let refusal = spec.refused_by_upstream(&caching).map(NotKept::Because);
         Ok((Arc::new(known.renewed(remark.validator, times, &remark.used)), refusal))
     }
@@ -126,13 +126,13 @@ impl PackCache {
             ("credentials", digests.credentials),
             ("input", digests.input),
             ("fresh_until", answer.fresh_until.micros().to_string()),
-            (COST, answer.cost.as_micros().to_string()),
+            (COST, answer.cost().as_micros().to_string()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
         let epoch = self.hub.hot.epoch();
-        let write = Write { put, location: Arc::clone(location), cost: answer.cost, epoch, lock };
+        let write = Write { put, location: Arc::clone(location), cost: answer.cost(), epoch, lock };
         self.hub.write(write).then_some(()).ok_or(NotKept::Because("writes_behind"))
     }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
@@ -163,14 +162,14 @@ impl PackCache {
         self.program.is_none().then(|| Arc::clone(&self.contract))
     }
 
-    /// Returns the bytes of a call as it arrives.
-    pub(crate) fn raw(&self, call: &Call) -> Raw {
-        Raw { input: call.input.clone(), secrets: self.secrets.generation() }
+    /// Returns a number that changes with any grant or credential.
+    pub(crate) fn grants_generation(&self) -> u64 {
+        self.secrets.generation()
     }
 
-    /// Returns the alias of a call's bytes, as they came in.
-    pub(crate) fn alias(&self, call: &Call, raw: Raw) -> Alias {
-        Alias { stack: self.stack, secrets: raw.secrets, identity: Arc::clone(&call.identity), input: raw.input }
+    /// Returns the alias of a call's bytes, as they came in; `None` if they are too many for one.
+    pub(crate) fn alias(&self, call: &Call, input: &[u8], secrets: u64) -> Option<Alias> {
+        Alias::new(self.stack, secrets, &call.identity, input)
     }
 
     /// Returns where the answer to a call belongs, or why the call cannot be cached: a word of

@@ -14,7 +14,6 @@ use tower::{Layer, Service};
 use super::{AnswerNow, Answered, answer};
 use crate::cache::counters::Saved;
 use crate::cache::freshness::Freshness;
-use crate::cache::hot::Alias;
 use crate::cache::pack::PackCache;
 
 /// Recalls answers of one pack.
@@ -57,16 +56,17 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
 
 impl<S> AnswerNow for Recall<S> {
     fn answer_now(&self, call: &mut Call) -> Option<Result<Outcome>> {
-        let alias = self.cache.alias(call, self.cache.raw(call));
-        let recalled = recall(&self.cache, call, &alias);
+        // Before the look-up, so that nothing found is remembered for grants that are newer than it.
+        let secrets = self.cache.grants_generation();
+        let recalled = recall(&self.cache, call, secrets);
         if recalled.is_none() {
-            call.stage.raw = Some(Raw { input: alias.input, secrets: alias.secrets });
+            call.stage.raw = Some(Raw { input: call.input.clone(), secrets });
         }
         recalled
     }
 }
 
-fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Result<Outcome>> {
+fn recall(cache: &PackCache, call: &Call, secrets: u64) -> Option<Result<Outcome>> {
     // A calling pack must record the grants too, and they are not resolved here.
     let is_asked_for_grants = call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
     // The files of a program are checked by `cache`, off the runtime.
@@ -78,16 +78,16 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Result<Outcom
     {
         return None;
     }
-    let found = cache.hub.hot.recall(alias)?;
+    let found = cache.hub.hot.recall(&cache.alias(call, &call.input, secrets)?)?;
     let now = cache.hub.clock.now();
     // Artifacts may be gone, and an early renewal may be due: `cache` sees to that.
-    if !found.artifacts.is_empty()
+    if !found.extras().artifacts.is_empty()
         || cache.freshness(&found, call, now) != Freshness::Fresh
         || cache.is_near_its_end(&found, now)
     {
         return None;
     }
     cache.counters.answered(CacheStatus::Hit);
-    cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
+    cache.counters.saved(Saved { time: found.cost(), upstream_calls: found.upstream_calls });
     Some(found.outcome(CacheStatus::Hit, now, cache.bounds(&found).0))
 }

@@ -18,7 +18,7 @@ use crate::cache::key::Key;
 const MEASURED: &str = "HELMDECK_TEST_HOT_TIER";
 /// Default limit with a million keys; in debug builds a smaller one, with fewer keys.
 ///
-/// An unoptimised moka would take minutes. The keys are still many times what fits.
+/// Without optimisation a million would take minutes. The keys are still many times what fits.
 const CAP: u64 = if cfg!(debug_assertions) { 16 << 20 } else { 64 << 20 };
 const KEYS: u64 = if cfg!(debug_assertions) { 60_000 } else { 1_000_000 };
 
@@ -71,9 +71,9 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     drop(answer.outcome(CacheStatus::Miss, Timestamp(0), Timestamp(0)).unwrap());
     hub.hot.warm(&answer);
     let input = Bytes::from(format!("{{\"repo\":\"owner/{n}\"}}"));
-    let identity = Arc::new(Identity::new("tenant", "somebody").unwrap());
-    let alias = Alias { stack: 0, secrets: 0, identity, input };
-    hub.hot.remember(alias.clone(), &answer);
+    let identity = Identity::new("tenant", "somebody").unwrap();
+    let alias = Alias::new(0, 0, &identity, &input).unwrap();
+    hub.hot.remember(alias.clone(), answer.location.key);
     (answer, alias)
 }
 
@@ -93,9 +93,8 @@ async fn evicted_answer_is_not_recalled() {
     let hub = hub(64 << 10).await;
     let (small, of_small) = miss(&hub, 1, 100);
     assert!(Arc::ptr_eq(&hub.hot.recall(&of_small).unwrap(), &small));
-    // Larger than the whole tier: moka evicts it at its next run. No purge would find it after that.
+    // Larger than the whole tier: no purge would find it.
     let (large, of_large) = miss(&hub, 2, 100 << 10);
-    hub.drop_expired();
     assert!(hub.hot.get(&large.location.key).is_none());
     assert!(hub.hot.recall(&of_large).is_none() && large.is_invalid());
     assert!(hub.hot.recall(&of_small).is_some());
@@ -109,6 +108,18 @@ async fn evicted_answer_is_not_recalled() {
     assert!(Arc::ptr_eq(&hub.hot.recall(&of_small).unwrap(), &replacement));
     hub.invalidate(|location| *location == *replacement.location, |_| ());
     assert!(hub.hot.recall(&of_small).is_none() && replacement.is_invalid());
+}
+
+#[tokio::test]
+async fn answer_takes_at_most_500_bytes_besides_itself() {
+    let (first, second) = (hub(1 << 20).await, hub(1 << 20).await);
+    let (answer, _) = miss(&first, 1, 42);
+    let location = Arc::new(Location { tags: [].into(), ..(*answer.location).clone() });
+    let without_tags = Answer::decode(location, "", &answer.encode("")).unwrap();
+    second.hot.warm(&Arc::new(without_tags));
+    let (with_call, alone) = (first.hot.bytes() - 42, second.hot.bytes() - 42);
+    println!("{alone} bytes; {with_call} with a tag and the call that leads to it");
+    assert!(alone <= 500 && with_call <= 800, "{alone} {with_call}");
 }
 
 #[test]
@@ -131,15 +142,13 @@ fn many_keys_stay_within_memory_limit() {
             }
         }
         hub.drop_expired();
-        let held = hub.hot.answers.weighted_size() + hub.hot.aliases.weighted_size();
+        let (held, (answers, aliases)) = (hub.hot.bytes(), hub.hot.counts());
         println!(
-            "{KEYS} keys, cap {} MiB: {:.1} MiB more at most, {:.1} now; weighed {:.1}, {} answers, {} aliases",
+            "{KEYS} keys, cap {} MiB: {:.1} MiB more at most, {:.1} now; weighed {:.1}, {answers} answers, {aliases} aliases",
             CAP >> 20,
             most as f64 / 1_048_576.0,
             (resident() - before) as f64 / 1_048_576.0,
             held as f64 / 1_048_576.0,
-            hub.hot.answers.entry_count(),
-            hub.hot.aliases.entry_count()
         );
         assert!(most <= CAP + CAP / 10, "{most} bytes");
         assert!(held > CAP / 10 * 9 && held <= CAP, "the tier is full: {held} bytes");

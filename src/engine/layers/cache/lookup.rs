@@ -55,7 +55,7 @@ pub(super) fn start<S: InnerService>(
     }
     let found = cache.hub.hot.get(&located.location.key);
     let reads = call.directive != Directive::Refresh;
-    if let Some(found) = found.as_ref().filter(|found| reads && found.artifacts.is_empty()) {
+    if let Some(found) = found.as_ref().filter(|found| reads && found.extras().artifacts.is_empty()) {
         let now = cache.hub.clock.now();
         match cache.freshness(found, &call, now) {
             Freshness::Fresh => {
@@ -198,7 +198,7 @@ impl<S: InnerService> Lookup<S> {
         let trace = self.call.correlation.trace.as_ref();
         let found = match cache.hub.read_traced(&self.located, cache.read_budget(), trace).await {
             Ok(found) => {
-                cache.took(found.cost);
+                cache.took(found.cost());
                 Arc::new(found)
             }
             Err(missed) => {
@@ -232,7 +232,7 @@ impl<S: InnerService> Lookup<S> {
             let (cache, call, key, known) =
                 (Arc::clone(&self.cache), self.call.clone(), location.key, self.known.clone());
             move || {
-                let found = cache.hub.hot.get(&key).filter(|found| found.artifacts.is_empty())?;
+                let found = cache.hub.hot.get(&key).filter(|found| found.extras().artifacts.is_empty())?;
                 let fresh = cache.freshness(&found, &call, cache.hub.clock.now()) == Freshness::Fresh;
                 let newer = known.as_ref().is_none_or(|known| found.made_at > known.made_at);
                 (purpose != Purpose::Refresh && fresh && (newer || purpose == Purpose::Answer)).then_some(found)

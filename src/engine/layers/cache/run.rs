@@ -77,7 +77,7 @@ async fn answer<S: InnerService>(
     };
     if revalidates {
         call.stage.stale = known.as_ref().and_then(|known| {
-            known.validator.clone().map(|validator| Stale { output: known.output.clone(), validator })
+            known.extras().validator.clone().map(|validator| Stale { output: known.output.clone(), validator })
         });
     }
     // Only what the manifest allows to all its waiters: each applies its own `stale-if-error` itself.

@@ -19,7 +19,7 @@ pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, deta
     // An answer after a failure, or beside a slow run, saved nothing: the handler ran. So it did to confirm one.
     let asked = matches!(detail.reason, Some("upstream_error" | "upstream_slow"));
     if !asked && matches!(status, CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced) {
-        cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
+        cache.counters.saved(Saved { time: found.cost(), upstream_calls: found.upstream_calls });
     }
     let mut outcome = found.outcome(status, cache.hub.clock.now(), cache.bounds(found).0)?;
     if let Some(info) = &mut outcome.cache {
@@ -33,8 +33,10 @@ pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, deta
 
 /// Stores the call's own bytes as an alias, so that `recall` answers the next one.
 pub(super) fn remember(cache: &PackCache, call: &mut Call, found: &Arc<Answer>) {
-    if let Some(raw) = call.stage.raw.take() {
-        cache.hub.hot.remember(cache.alias(call, raw), found);
+    if let Some(raw) = call.stage.raw.take()
+        && let Some(alias) = cache.alias(call, &raw.input, raw.secrets)
+    {
+        cache.hub.hot.remember(alias, found.location.key);
     }
 }
 
