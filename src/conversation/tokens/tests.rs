@@ -71,6 +71,15 @@ fn fitting_text_is_unchanged() {
 }
 
 #[test]
+fn ascii_prefix_is_the_longest_that_fits() {
+    for (length, max) in (0..40).flat_map(|length| (0..12).map(move |max| (length, max))) {
+        let text = "a".repeat(length);
+        let longest = (0..=length).rev().find(|end| Counter::Chars.count(&text[..*end]) <= max).unwrap();
+        assert_eq!(Counter::Chars.prefix(&text, max), longest, "{length} {max}");
+    }
+}
+
+#[test]
 fn text_is_cut_at_sentence_or_word() {
     let sentences = "The port is 5433. It was moved in March. ".repeat(40);
     let short = Counter::Chars.clamp(&sentences, 200);
