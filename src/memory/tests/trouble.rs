@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{KEY_A, fresh, get, open_at, open_with, put, ring};
 use crate::{Config, Kind, Op, Put, StoreError};
@@ -29,17 +29,18 @@ async fn locked_database_delays_writes_only() {
 async fn write_waits_for_a_busy_lock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    // A slow machine needs more than the default for these transactions.
-    let config = Config { busy_timeout: Duration::from_secs(20), ..Config::default() };
+    // A write waits for 0.3 s if no other process commits, and for 1 s if one does.
+    let config = Config { busy_timeout: Duration::from_secs(10), ..Config::default() };
     let store = open_with(&path, ring(KEY_A, None), config).await.unwrap();
     store.put(put("k", "v")).await.unwrap();
     let (locked, is_locked) = std::sync::mpsc::channel();
-    // Without a gap between two transactions, far longer than a write waits for a lock that is never released.
+    // Without a gap between two transactions, longer than a write waits for a lock that is never released.
     let other = std::thread::spawn(move || {
         let other = rusqlite::Connection::open(&path).unwrap();
         other.execute_batch("PRAGMA synchronous = OFF; CREATE TABLE other (n); BEGIN IMMEDIATE").unwrap();
         locked.send(()).unwrap();
-        for _ in 0..80 {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_millis(500) {
             std::thread::sleep(Duration::from_millis(10));
             other.execute_batch("INSERT INTO other VALUES (1); COMMIT; BEGIN IMMEDIATE").unwrap();
         }
