@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{KEY_A, fresh, get, open_at, open_with, put, ring};
 use crate::{Config, Kind, Op, Put, StoreError};
@@ -39,8 +39,8 @@ async fn write_waits_for_a_busy_lock() {
         let other = rusqlite::Connection::open(&path).unwrap();
         other.execute_batch("PRAGMA synchronous = OFF; CREATE TABLE other (n); BEGIN IMMEDIATE").unwrap();
         locked.send(()).unwrap();
-        let started = Instant::now();
-        while started.elapsed() < Duration::from_millis(500) {
+        let held = std::thread::spawn(|| std::thread::sleep(Duration::from_millis(500)));
+        while !held.is_finished() {
             std::thread::sleep(Duration::from_millis(10));
             other.execute_batch("INSERT INTO other VALUES (1); COMMIT; BEGIN IMMEDIATE").unwrap();
         }
