@@ -24,8 +24,8 @@ const FORMAT: u8 = 1;
 const ARTIFACT_BYTES: usize = 512;
 /// Approximate size of the head of a stored row.
 const HEAD_BYTES: usize = 224;
-/// Size of an output from which it stays in one piece with the head that it was stored with, instead of being copied.
-const LARGE: usize = 4 << 10;
+/// Size in bytes below which an output from the store is copied, so that the head before it does not stay in memory.
+const COPY_BELOW: usize = 4 << 10;
 
 /// Returns the memory that an allocation of `bytes` takes, with the allocator's own header and rounding.
 pub(super) const fn block(bytes: usize) -> usize {
@@ -71,7 +71,7 @@ pub(crate) struct Answer {
     pub(crate) location: Arc<Location>,
     /// The output; `null` beside an error.
     pub(crate) output: Json,
-    /// `None` = nothing of it.
+    /// `None` if it has none of them.
     extras: Option<Box<Extras>>,
     pub(crate) made_at: Timestamp,
     pub(crate) fresh_until: Timestamp,
@@ -266,7 +266,7 @@ impl Answer {
         let tags = if self.location.tags.is_empty() { 0 } else { shared(self.location.tags.iter().map(tag).sum()) };
         let length = self.output.bytes().len();
         // Once the output's bytes are shared, they have their own counter.
-        let output = block(length) + block(3 * size_of::<usize>()) + if length < LARGE { 0 } else { HEAD_BYTES };
+        let output = block(length) + block(3 * size_of::<usize>()) + if length < COPY_BELOW { 0 } else { HEAD_BYTES };
         let extras = self.extras.as_ref().map_or(0, |extras| extras.weight());
         shared(size_of::<Self>()) + shared(size_of::<Location>()) + names + tags + output + extras
     }
@@ -312,7 +312,7 @@ impl Answer {
         }
         // The seal authenticates these bytes: they were JSON when they were encoded.
         let output = bytes.slice(5 + length..);
-        let output = if output.len() < LARGE { Bytes::copy_from_slice(&output) } else { output };
+        let output = if output.len() < COPY_BELOW { Bytes::copy_from_slice(&output) } else { output };
         Some(Self {
             location: marked(location, &head.used),
             output: Json::from_trusted(output),

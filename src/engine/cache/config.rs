@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct CacheConfig {
     /// Memory limit of the hot tier: answers, their keys, and a tenth for aliases.
     ///
-    /// Default 64 MiB; 0 turns the tier off. An answer of more than 14 MiB is kept in the store only.
+    /// Default 64 MiB; 0 turns the tier off. An answer of more than 7 MiB may be kept in the store only.
     #[serde(with = "size")]
     pub hot_bytes: u64,
     /// Least time budget of a read of the store; after it the handler runs. Default 50 ms.

@@ -15,9 +15,9 @@ use super::key::Key;
 const MAX_ALIAS_BYTES: usize = 16 << 10;
 /// Overhead of the map per answer or alias. Measured: see the tests of `hub`.
 const SLOT_BYTES: usize = 112;
-/// Memory of one shard, at least: a larger answer is not kept in memory.
-const SHARD_BYTES: u64 = 16 << 20;
-/// Number of shards, at most.
+/// Memory of a shard, at least, unless the whole map has less. A larger answer is not kept in memory.
+const SHARD_BYTES: u64 = 8 << 20;
+/// Number of shards, at most: a power of two, as every number of shards.
 const MAX_SHARDS: u64 = 16;
 
 /// Exact bytes of a call, as one registered pack sees them: registration, grants, caller, input.
@@ -203,10 +203,11 @@ impl HotTier {
 
 /// Returns the options of a map that takes up to `bytes`.
 fn options(bytes: u64) -> Options {
-    let shards = (bytes / SHARD_BYTES).clamp(1, MAX_SHARDS);
+    // The map rounds other numbers up, which would make the shards smaller.
+    let shards = 1_usize << (bytes / SHARD_BYTES).clamp(1, MAX_SHARDS).ilog2();
     let mut options = OptionsBuilder::new();
     options
-        .shards(usize::try_from(shards).unwrap_or(1))
+        .shards(shards)
         .weight_capacity(bytes)
         .estimated_items_capacity(usize::try_from(bytes >> 10).unwrap_or(usize::MAX));
     options.build().unwrap_or_else(|error| unreachable!("all options are set: {error}"))

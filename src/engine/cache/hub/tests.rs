@@ -111,6 +111,15 @@ async fn evicted_answer_is_not_recalled() {
 }
 
 #[tokio::test]
+async fn answer_of_7_mib_fits_whatever_the_limit_is() {
+    for limit in [10, 16, 64, 90, 300, 1024] {
+        let hub = hub(limit << 20).await;
+        let (answer, _) = miss(&hub, 1, 7 << 20);
+        assert!(hub.hot.get(&answer.location.key).is_some(), "{limit} MiB");
+    }
+}
+
+#[tokio::test]
 async fn answer_takes_at_most_500_bytes_besides_itself() {
     let (first, second) = (hub(1 << 20).await, hub(1 << 20).await);
     let (answer, _) = miss(&first, 1, 42);

@@ -3,14 +3,15 @@
 //! Messages come from SQLite and hold no values.
 
 use rusqlite::ErrorCode;
-use rusqlite::ffi::SQLITE_IOERR_SHORT_READ;
+use rusqlite::ffi::{SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_DATA, SQLITE_IOERR_SHORT_READ};
 
 use crate::error::StoreError;
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        // The file is shorter than it says: something cut it.
-        if error.sqlite_error().is_some_and(|error| error.extended_code == SQLITE_IOERR_SHORT_READ) {
+        // The file is shorter than it says, its checksums are wrong, or the file system is damaged.
+        let damaged = [SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_DATA, SQLITE_IOERR_CORRUPTFS];
+        if error.sqlite_error().is_some_and(|error| damaged.contains(&error.extended_code)) {
             return Self::Corrupt(error.to_string());
         }
         match error.sqlite_error_code() {
