@@ -1,8 +1,9 @@
-//! Exact numbers: counts as databases take them, and non-integers that a 64-bit float rounds to an integer.
+//! Exact numbers: counts and durations as databases take them, and non-integers that a 64-bit float rounds to an integer.
 //!
 //! A schema's `type: integer` is exact, also for a number such as `1e-1000000000`.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// Converts a count to the integer type of databases; a larger one becomes the largest.
 #[must_use]
@@ -14,6 +15,12 @@ pub fn signed(number: u64) -> i64 {
 #[must_use]
 pub fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+/// Returns the microseconds of a duration; more than fit become the largest number.
+#[must_use]
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Every float from here on is an integer.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use helmdeck_core::duration::text;
+use helmdeck_core::numbers::micros;
 use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, RequestId, Result, Timestamp, Version};
 use helmdeck_memory::audit::{AuditEntry, ChainWriter};
 use helmdeck_memory::{Kind, Namespace, Put, Store};
@@ -428,7 +429,7 @@ impl Page {
     fn add(&mut self, record: Record) {
         let row = AuditRow {
             after_us: record.at.micros().saturating_sub(self.start.micros()),
-            duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
+            duration_us: micros(record.duration),
             outcome: Cow::Borrowed(record.outcome),
             cache: record.cache.map(Cow::Borrowed),
             request_id: record.request_id.map(|id| id.to_string()),

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use helmdeck_core::numbers::micros;
 use helmdeck_core::outcome::{Remark, UsedGrant};
 use helmdeck_core::secrets::credential_tag;
 use helmdeck_core::{
@@ -36,10 +37,6 @@ pub(super) const fn block(bytes: usize) -> usize {
 /// Returns the memory that a shared allocation of `bytes` takes: it has two counters.
 const fn shared(bytes: usize) -> usize {
     block(bytes + 16)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Location of an answer in the cache: everything that a purge may select it by.

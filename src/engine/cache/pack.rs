@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
+use helmdeck_core::numbers::micros;
 use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
 use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, NotKept, Result, Timestamp, Upstream};
 
@@ -190,7 +191,7 @@ impl PackCache {
 
     /// Records the duration of a run.
     pub(crate) fn took(&self, cost: Duration) {
-        self.cost.store(u64::try_from(cost.as_micros()).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
+        self.cost.store(micros(cost).max(1), Ordering::Relaxed);
     }
 
     /// Returns the time budget of a read of the store: a part of what a run costs, so that a slow store does not make a

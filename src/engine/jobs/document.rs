@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use helmdeck_core::numbers::micros;
 use helmdeck_core::outcome::Remark;
 use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Identity, Json, Outcome, PackName, Version};
 use helmdeck_memory::{KeyRing, Namespace};
@@ -199,8 +200,4 @@ pub(super) fn seal(ring: &KeyRing, identity: &Identity, id: &JobId, plain: &[u8]
 pub(super) fn open(ring: &KeyRing, job: &Job, sealed: &[u8]) -> Option<Outcome> {
     let namespace = Namespace::new(&job.tenant, &job.user, None);
     read(ring.open_blob(&namespace, PURPOSE, job.id.as_str().as_bytes(), sealed).ok()?)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

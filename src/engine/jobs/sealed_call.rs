@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use helmdeck_core::numbers::micros;
 use helmdeck_core::trace::Trace;
 use helmdeck_core::{Call, Correlation, Directive, Identity, PackName, RequestId, Version, hex};
 use helmdeck_memory::framing::Framed;
@@ -129,10 +130,6 @@ fn read(job: &Job, bytes: Vec<u8>) -> Option<OpenedCall> {
         trace: head.traceparent.and_then(|parent| Trace::received(&parent, head.tracestate.as_deref())),
     };
     Some(OpenedCall { call, position: position.and_then(Result::ok) })
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

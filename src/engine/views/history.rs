@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use helmdeck_core::numbers::micros;
 use helmdeck_core::{PackName, Timestamp, Version};
 use helmdeck_memory::requests::Position;
 use helmdeck_memory::{Entry, EntryMeta, Kind, Namespace, Page, Store, StoreError};
@@ -90,7 +91,7 @@ impl From<CallRecord> for PastCall {
             version: call.version,
             outcome: call.outcome.to_owned(),
             cache: call.cache.map(str::to_owned),
-            duration_us: u64::try_from(call.duration.as_micros()).unwrap_or(u64::MAX),
+            duration_us: micros(call.duration),
             request_id: call.request_id.map(|id| id.to_string()),
             inputs: BTreeMap::new(),
             findings: Vec::new(),
