@@ -251,7 +251,9 @@ impl ArtifactStore {
         Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)
     }
 
-    /// Returns whether all of these files still exist.
+    /// Returns whether all of these files still exist as they were described: with this digest, and of this size.
+    ///
+    /// What is in them is compared with the digest when they are read, not here.
     pub async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
         let Ok(Some(store)) = self.existing().await else { return artifacts.is_empty() };
         for artifact in artifacts {
@@ -265,6 +267,6 @@ impl ArtifactStore {
     async fn is_there(&self, store: &Arc<dyn ObjectStore>, artifact: &ArtifactRef) -> bool {
         let Ok(Description::About(about)) = self.about(store, &artifact.key).await else { return false };
         let Some(file) = names::file(&artifact.key, about.created_at) else { return false };
-        about.artifact == *artifact && store.head(&file).await.is_ok()
+        about.artifact == *artifact && store.head(&file).await.is_ok_and(|meta| meta.size == artifact.size)
     }
 }

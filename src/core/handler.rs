@@ -58,14 +58,14 @@ impl Reply {
 
     /// Confirms the stale answer in [`Context::stale`]; only allowed when there is one.
     #[must_use]
-    pub const fn not_modified() -> Self {
+    pub fn not_modified() -> Self {
         Self {
             output: None,
             no_store: false,
             validator: None,
             upstream_calls: 0,
             quota: None,
-            caching: Caching::NOTHING,
+            caching: Caching::default(),
             confirm_always: false,
         }
     }

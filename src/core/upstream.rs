@@ -60,8 +60,8 @@ impl Quota {
     }
 }
 
-/// What an upstream says about storing its answer (RFC 9111).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What an upstream says about storing its answer (RFC 9111); by default nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
     /// Nobody may store it.
     pub no_store: bool,
@@ -76,10 +76,6 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// An upstream that says nothing.
-    pub const NOTHING: Self =
-        Self { no_store: false, private: false, fresh_for: None, fresh_for_all: None, at_most: None };
-
     /// Reads it from the headers of an answer. `values` gets a name in lower case and returns the values of all such headers.
     ///
     /// `Vary: *` counts as `no-store`, a cookie as `private`, `no-cache` as fresh for no time. How long the answer was in
@@ -122,12 +118,6 @@ impl Caching {
             fresh_for_all: left(for_all),
             at_most: None,
         }
-    }
-}
-
-impl Default for Caching {
-    fn default() -> Self {
-        Self::NOTHING
     }
 }
 

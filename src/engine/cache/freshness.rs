@@ -133,7 +133,7 @@ impl PackCache {
     pub(crate) async fn has_files(&self, found: &Answer) -> bool {
         match &self.artifacts {
             _ if found.extras().artifacts.is_empty() => true,
-            _ if self.is_of_one(&found.extras().artifacts) => false,
+            _ if self.has_private_files(&found.extras().artifacts) => false,
             Some(store) => store.all_exist(&found.extras().artifacts).await,
             None => false,
         }

@@ -158,7 +158,7 @@ impl PackCache {
     /// Returns why an answer must not be stored, if so, before the leak scan.
     fn refusal(&self, outcome: &Outcome) -> Result<Option<&'static str>> {
         let spec = self.spec()?;
-        Ok(if self.is_of_one(&outcome.artifacts) {
+        Ok(if self.has_private_files(&outcome.artifacts) {
             Some("shared_artifact")
         } else if outcome.remark.had_secret {
             Some("secret")

@@ -133,15 +133,13 @@ impl PackCache {
             && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
     }
 
-    /// Returns whether an answer of a shared scope is still useful to one caller only.
-    ///
-    /// That is so if it has artifacts: they belong to the caller that ran the pack.
-    pub(crate) fn is_of_one(&self, artifacts: &[ArtifactRef]) -> bool {
+    /// Returns whether an answer of a shared scope has files: they belong to the caller that ran the pack.
+    pub(crate) fn has_private_files(&self, artifacts: &[ArtifactRef]) -> bool {
         !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
     }
 
-    /// Returns whether an answer that was not kept is only for the caller that ran the pack.
-    pub(crate) fn is_for_one(&self, why: NotKept) -> bool {
+    /// Returns whether an answer of a shared scope was not kept because it is for the caller that ran the pack.
+    pub(crate) fn is_private(&self, why: NotKept) -> bool {
         let shared = self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared);
         matches!(why, NotKept::Because("shared_artifact" | "upstream_private" | "upstream_no_store") if shared)
     }

@@ -445,9 +445,20 @@ async fn answers_with_artifacts_hit_while_artifacts_exist() {
     engine.memory().unwrap().flush().await;
     let hit = engine.call(call("t.file", "")).await.unwrap();
     assert_eq!((status(&hit), &hit.artifacts), (CacheStatus::Hit, &first.artifacts));
-    std::fs::remove_dir_all(folder.path().join("files")).unwrap();
+    let (files, mut open) = (folder.path().join("files"), vec![folder.path().join("files")]);
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap().flatten() {
+            if entry.path().is_dir() {
+                open.push(entry.path());
+            } else {
+                std::fs::write(entry.path(), "xy").unwrap();
+            }
+        }
+    }
+    assert_eq!(status(&engine.call(call("t.file", "")).await.unwrap()), CacheStatus::Miss, "it was replaced");
+    std::fs::remove_dir_all(files).unwrap();
     assert_eq!(status(&engine.call(call("t.file", "")).await.unwrap()), CacheStatus::Miss);
-    assert_eq!(counted.runs(), 2);
+    assert_eq!(counted.runs(), 3);
 }
 
 #[tokio::test]

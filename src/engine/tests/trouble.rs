@@ -586,10 +586,10 @@ async fn bad_request_does_not_prolong_the_wait_of_others() {
 
 #[tokio::test]
 async fn what_an_upstream_gives_to_one_caller_goes_to_no_other() {
-    let private = Caching { private: true, ..Caching::NOTHING };
-    let no_store = Caching { no_store: true, ..Caching::NOTHING };
+    let private = Caching { private: true, ..Caching::default() };
+    let no_store = Caching { no_store: true, ..Caching::default() };
     for (scope, caching, reused) in [
-        ("shared", Caching::NOTHING, true),
+        ("shared", Caching::default(), true),
         ("shared", private, false),
         ("shared", no_store, false),
         ("caller", private, true),

@@ -53,10 +53,10 @@ pub(super) fn start<S: InnerService>(
         let (key, reason) = (Some(located.location.key), call.behind.then_some("behind"));
         return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, reason)));
     }
-    let found = cache.hub.hot.get(&located.location.key);
+    let now = cache.hub.clock.now();
+    let found = if cache.hub.woken(now) { None } else { cache.hub.hot.get(&located.location.key) };
     let reads = call.directive != Directive::Refresh;
     if let Some(found) = found.as_ref().filter(|found| reads && found.extras().artifacts.is_empty()) {
-        let now = cache.hub.clock.now();
         match cache.freshness(found, &call, now) {
             Freshness::Fresh => {
                 remember(&cache, &mut call, found);
@@ -180,8 +180,8 @@ impl<S: InnerService> Lookup<S> {
             again.looked = true;
             self = again;
         };
-        let is_for_one = completed.detail.not_kept.is_some_and(|why| cache.is_for_one(why));
-        if !started && (is_for_one || !cache.may_still_use(&completed.answer, &call)) {
+        let private = completed.detail.not_kept.is_some_and(|why| cache.is_private(why));
+        if !started && (private || !cache.may_still_use(&completed.answer, &call)) {
             // The answer belongs to the caller that started the flight: this caller needs its own run.
             let key = completed.answer.location.key;
             return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, Some("of_another")).await;
