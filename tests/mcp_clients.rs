@@ -241,6 +241,28 @@ fn a_token_decides_what_a_client_sees() {
     }
 }
 
+#[test]
+fn lists_and_readings_stay_in_the_cache_of_a_client_that_asks_again() {
+    let fixture = Fixture::open(Transport::Http);
+    let twice = |step: Value| [step.clone(), step];
+    let reading = json!({"do": "read", "uri": "helmdeck://packs/test.echo"});
+    let call = json!({"do": "call", "name": "test__echo", "arguments": {"repo": "a"}});
+    let steps_of = [twice(json!({"do": "tools"})), twice(json!({"do": "resources"})), twice(reading), twice(call)];
+    let plan = json!({"target": fixture.target(), "steps": steps_of.concat()});
+    // Each client has a cache of its own: what one was answered saves another no request.
+    for client in ["first", "second"] {
+        let answer = Client::Python.carry_out(plan.clone());
+        for (pair, asked) in steps(&answer).chunks(2).zip([1, 1, 1, 2]) {
+            let [first, again] = pair else { panic!("{answer}") };
+            let sent = [first, again].map(|step| step["sent"].as_u64().unwrap());
+            assert!(sent[0] > 0 && (sent[1] == 0) == (asked == 1), "{client}: {sent:?}: {first}");
+            if asked == 1 {
+                assert_eq!(first["result"], again["result"], "{client}");
+            }
+        }
+    }
+}
+
 /// Runs the inspector on one method and reads what it prints.
 fn inspect(fixture: &Fixture, arguments: &[&str]) -> Value {
     let mut inspector = Programs::installed().node(INSPECTOR);

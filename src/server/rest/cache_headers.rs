@@ -62,6 +62,8 @@ fn time_left(cache: &CacheInfo) -> i64 {
 mod tests {
     use std::time::Duration;
 
+    use sfv::{Item, List, ListEntry, Parser, TokenRef};
+
     use super::*;
 
     fn info(status: CacheStatus, age_ms: u64) -> CacheInfo {
@@ -77,10 +79,32 @@ mod tests {
         }
     }
 
-    fn read(status: CacheStatus, age_ms: u64, directive: Directive) -> (String, String) {
+    /// Checks a header by the grammar of RFC 8941 and the types of RFC 9211, section 2.
+    fn assert_structured(text: &str) {
+        let list: List = Parser::new(text).parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        let [ListEntry::Item(Item { bare_item, params })] = list.as_slice() else { panic!("one cache: {text}") };
+        assert_eq!(bare_item.as_token().map(TokenRef::as_str), Some("helmdeck"));
+        for (name, value) in params {
+            let right = match name.as_str() {
+                "hit" | "stored" | "collapsed" => value.as_boolean() == Some(true),
+                "ttl" | "fwd-status" | "retry-after" => value.as_integer().is_some(),
+                "fwd" => {
+                    value.as_token().is_some_and(|why| ["bypass", "miss", "request", "stale"].contains(&why.as_str()))
+                }
+                "key" => value.as_string().is_some(),
+                "detail" => value.as_token().is_some(),
+                _ => false,
+            };
+            assert!(right, "{name}: {text}");
+        }
+        assert!(params.contains_key("hit") != params.contains_key("fwd"), "{text}");
+    }
+
+    fn read(info: &CacheInfo, directive: Directive) -> (String, String) {
         let mut headers = HeaderMap::new();
-        add(&info(status, age_ms), directive, &mut headers);
+        add(info, directive, &mut headers);
         let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+        assert_structured(&text("cache-status"));
         (text("cache-status"), text("age"))
     }
 
@@ -88,7 +112,7 @@ mod tests {
     fn each_status_has_the_form_of_rfc_9211() {
         let key = r#"; key="000102030405abff""#;
         let expect = |status, age_ms, directive, text: &str, age: &str| {
-            assert_eq!(read(status, age_ms, directive), (format!("helmdeck; {text}{key}"), age.to_owned()));
+            assert_eq!(read(&info(status, age_ms), directive), (format!("helmdeck; {text}{key}"), age.to_owned()));
         };
         let plain = Directive::Default;
         expect(CacheStatus::Hit, 1_999, plain, "hit; ttl=298", "1");
@@ -98,13 +122,23 @@ mod tests {
         expect(CacheStatus::Revalidated, 0, plain, "fwd=stale; fwd-status=304; stored", "0");
         expect(CacheStatus::Bypass, 0, Directive::Bypass, "fwd=bypass", "0");
         expect(CacheStatus::Coalesced, 0, plain, "fwd=miss; collapsed", "0");
-        let mut headers = HeaderMap::new();
         let store_error = Some("read_only");
-        add(&CacheInfo { store_error, ..info(CacheStatus::Miss, 0) }, plain, &mut headers);
-        assert_eq!(headers["cache-status"], format!("helmdeck; fwd=miss{key}; detail=read_only"));
+        let (text, _) = read(&CacheInfo { store_error, ..info(CacheStatus::Miss, 0) }, plain);
+        assert_eq!(text, format!("helmdeck; fwd=miss{key}; detail=read_only"));
         let (reason, retry_after) = (Some("upstream_backoff"), Some(Duration::from_millis(5_200)));
-        add(&CacheInfo { reason, retry_after, ..info(CacheStatus::Stale, 301_000) }, plain, &mut headers);
-        let expected = format!("helmdeck; hit; ttl=-1{key}; detail=upstream_backoff; retry-after=6");
-        assert_eq!(headers["cache-status"], expected);
+        let (text, _) = read(&CacheInfo { reason, retry_after, ..info(CacheStatus::Stale, 301_000) }, plain);
+        assert_eq!(text, format!("helmdeck; hit; ttl=-1{key}; detail=upstream_backoff; retry-after=6"));
+    }
+
+    #[test]
+    fn every_detail_is_a_token() {
+        let words = CacheInfo::STORE_ERRORS.into_iter().chain(CacheInfo::REASONS);
+        for word in words {
+            read(&CacheInfo { reason: Some(word), ..info(CacheStatus::Miss, 0) }, Directive::Default);
+        }
+        let rules = helmdeck_core::leaks::rules().map(NotKept::Secret);
+        for not_kept in NotKept::WORDS.into_iter().map(NotKept::Because).chain(rules) {
+            read(&CacheInfo { not_kept: Some(not_kept), ..info(CacheStatus::Miss, 0) }, Directive::Default);
+        }
     }
 }

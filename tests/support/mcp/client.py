@@ -11,7 +11,8 @@ The plan is one JSON object on stdin:
         {"do": "call", "name": ..., "arguments": {...}, "meta": {...}}
         {"do": "cancel", "name": ..., "arguments": {...}, "once": FILE}   calls, and gives up as soon as the file exists
 The answer is one JSON object on stdout: protocol, server, and for each step {"result": ...} or {"error": {code, message, data}};
-calls also say their "progress", cancels {"cancelled": true} if the call was given up before it was answered.
+calls also say their "progress", cancels {"cancelled": true} if the call was given up before it was answered. Over HTTP
+each step also says how many requests it "sent": what the client has in its own cache takes none.
 """
 
 import asyncio
@@ -23,11 +24,20 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 
+sent = []
+
+
+async def note(request):
+    sent.append(request.method)
+
+
 def transport(target):
     if "url" in target:
         import httpx2
 
-        client = httpx2.AsyncClient(headers=target.get("headers") or {}, timeout=300)
+        client = httpx2.AsyncClient(
+            headers=target.get("headers") or {}, timeout=300, event_hooks={"request": [note]}
+        )
         return streamable_http_client(target["url"], http_client=client)
     program, *arguments = target["command"]
     return stdio_client(StdioServerParameters(command=program, args=arguments, env=target.get("env")))
@@ -100,7 +110,10 @@ async def take(client, step):
 async def main():
     plan = json.load(sys.stdin)
     async with Client(transport(plan["target"]), mode=plan.get("mode", "auto"), read_timeout_seconds=300) as client:
-        steps = [await take(client, step) for step in plan["steps"]]
+        steps = []
+        for step in plan["steps"]:
+            before = len(sent)
+            steps.append({**await take(client, step), "sent": len(sent) - before})
         server = client.server_info
         json.dump(
             {"protocol": client.protocol_version, "server": server and plain(server), "steps": steps}, sys.stdout
