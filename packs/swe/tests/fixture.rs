@@ -322,6 +322,7 @@ impl Packs for OtherPacks {
             duration: Duration::ZERO,
             session_id: None,
             cache: None,
+            pending: false,
             remark: Remark::default(),
         })
     }
@@ -356,6 +357,7 @@ fn about(key: &str) -> About {
         tags: Vec::new(),
         pack: None,
         called_by: None,
+        trust: None,
         fingerprint: String::new(),
         version: 1,
         created_at: Timestamp(0),

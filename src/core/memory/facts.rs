@@ -9,7 +9,38 @@ use crate::Result;
 #[derive(Debug, Clone)]
 pub struct Facts(pub(super) Memory);
 
-/// New fact: `{key, value, category?, tags?, ttl_seconds?, allow_secret?}`.
+/// How far a fact may be trusted, from least to most.
+///
+/// It says where the text comes from, not whether it is true. A reader that acts on facts asks for the least that it
+/// accepts ([`RecallFacts::min_trust`]), so that a text from a web page never counts as what a person said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// Text from outside: a document, a web page, the output of a tool.
+    Content,
+    /// What an agent or a pack concluded.
+    #[default]
+    Agent,
+    /// What the person said. No pack can claim it.
+    Person,
+}
+
+impl Trust {
+    /// Every class, from least to most.
+    pub const ALL: [Self; 3] = [Self::Content, Self::Agent, Self::Person];
+
+    /// Returns the word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Content => "content",
+            Self::Agent => "agent",
+            Self::Person => "person",
+        }
+    }
+}
+
+/// New fact: `{key, value, category?, tags?, ttl_seconds?, allow_secret?, trust?, from?}`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewFact {
@@ -29,6 +60,12 @@ pub struct NewFact {
     /// Whether it is stored although it looks like it holds a credential. The audit notes each use.
     #[serde(default)]
     pub allow_secret: bool,
+    /// How far it may be trusted; `agent` if absent.
+    #[serde(default)]
+    pub trust: Trust,
+    /// Keys of the facts that it was made from, up to 32. It is trusted no more than any of them.
+    #[serde(default)]
+    pub from: Vec<String>,
 }
 
 redacted_debug!(NewFact, this => bytes = this.value.len());
@@ -43,6 +80,8 @@ pub struct ListFacts {
     pub tag: Option<String>,
     /// Whose key begins with this.
     pub prefix: Option<String>,
+    /// Trusted at least so far; any if absent.
+    pub min_trust: Option<Trust>,
     /// Limit of facts per page: 1 to 1000; 100 if absent.
     pub limit: Option<u64>,
     /// The `next` of the previous page.
@@ -53,7 +92,7 @@ pub struct ListFacts {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecallFacts {
-    /// The one with exactly this key; goes with nothing else.
+    /// The one with exactly this key; goes with `min_trust` only.
     pub key: Option<String>,
     /// Of exactly this category.
     pub category: Option<String>,
@@ -61,6 +100,8 @@ pub struct RecallFacts {
     pub tag: Option<String>,
     /// Whose key begins with this.
     pub prefix: Option<String>,
+    /// Trusted at least so far; any if absent.
+    pub min_trust: Option<Trust>,
     /// Limit of facts per page: 1 to 100; 20 if absent.
     pub limit: Option<u64>,
     /// The `next` of the previous page.
@@ -103,9 +144,8 @@ impl Facts {
     /// Writes a fact, over the one of the same key. Secrets of this call are taken out of the value.
     ///
     /// # Errors
-    /// `invalid_input` for a blank key, value or label, for a life outside 1 h to 365 d, and for what looks like a
-    /// credential, unless the fact allows it; `too_large`,
-    /// `resource_exhausted`, `overloaded`.
+    /// `invalid_input` for a blank key, value or label, for a life outside 1 h to 365 d, for a `from` that names no fact, and
+    /// for what looks like a credential, unless the fact allows it; `too_large`, `resource_exhausted`, `overloaded`.
     pub async fn store(&self, fact: NewFact) -> Result<About> {
         self.0.views.store_fact(&self.0.owner, fact).await
     }

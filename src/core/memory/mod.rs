@@ -41,7 +41,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
 
-pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled};
+pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled, Trust};
 pub use forget::{Forget, Forgotten, MemoryPart, Selection};
 pub use notes::{NewNote, Note, NoteContext, NoteList, Notes};
 
@@ -167,6 +167,9 @@ pub struct About {
     /// The pack that called that one, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub called_by: Option<PackName>,
+    /// How far a fact may be trusted; `None` for a note, which only packs write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Trust>,
     /// A digest of the value, to tell whether it changed.
     pub fingerprint: String,
     /// 1 for a new one, one more for each replacement.
@@ -235,6 +238,7 @@ mod tests {
             tags: Vec::new(),
             pack: None,
             called_by: None,
+            trust: None,
             fingerprint: "f".into(),
             version: 1,
             created_at: Timestamp(0),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmdeck_core::memory::{About, Fact, FactList, ListFacts, NewFact, Owner, RecallFacts, Recalled};
+use helmdeck_core::memory::{About, Fact, FactList, ListFacts, NewFact, Owner, RecallFacts, Recalled, Trust};
 use helmdeck_core::{Code, Error, Result};
 use helmdeck_memory::floors::Floors;
 use helmdeck_memory::{Entry, EntryMeta, Kind, Namespace, Put, StoreError, Written};
@@ -27,6 +27,10 @@ const MAX_RECALL: usize = 100;
 const DEFAULT_RECALL: usize = 20;
 /// Limit of a page of recalled facts, in bytes of values.
 const MAX_RECALL_BYTES: usize = 1 << 20;
+/// Limit of facts that one is made from.
+const MAX_FROM: usize = 32;
+/// The attribute that says how far a fact may be trusted.
+const TRUST: &str = "trust";
 /// Operation name in the metrics of store failures.
 const FACT: &str = "fact";
 
@@ -50,6 +54,34 @@ fn ttl(seconds: Option<u64>) -> Result<Duration> {
     Err(invalid(format!("ttl_seconds must be {} (1 h) to {} (365 d)", MIN_TTL.as_secs(), MAX_TTL.as_secs())))
 }
 
+/// Returns how far a stored fact may be trusted. Facts of before there were classes have none.
+pub(super) fn trust(meta: &EntryMeta) -> Trust {
+    let word = meta.attributes.get(TRUST);
+    word.map_or(Trust::default(), |word| {
+        // A class that this version doesn't know is trusted least.
+        Trust::ALL.into_iter().find(|trust| trust.word() == word).unwrap_or(Trust::Content)
+    })
+}
+
+/// Returns how far a new fact may be trusted: no more than what it was made from, and than a pack if one writes it.
+async fn granted(views: &EngineViews, owner: &Owner, fact: &NewFact) -> Result<Trust> {
+    // Through `memory.store` a caller writes itself, unless another pack called that one.
+    let pack = views.pack.as_ref().filter(|(name, _)| name.family() != "memory");
+    let by_pack = pack.is_some() || owner.called_by.is_some();
+    let mut granted = if by_pack { fact.trust.min(Trust::Agent) } else { fact.trust };
+    if fact.from.len() > MAX_FROM {
+        return Err(invalid(format!("\"from\" names at most {MAX_FROM} facts")));
+    }
+    let wanted = fact.from.iter().map(|key| RecallFacts { key: Some(key.clone()), ..RecallFacts::default() });
+    for wanted in wanted {
+        let key = wanted.key.clone().unwrap_or_default();
+        let found = recall(views, owner, wanted).await?.facts.pop();
+        let source = found.ok_or_else(|| invalid(format!("\"from\" names {key:?}, but there is no such fact")))?;
+        granted = granted.min(source.about.trust.unwrap_or_default());
+    }
+    Ok(granted)
+}
+
 pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> Result<About> {
     let (key, value, ttl) = (trimmed("key", &fact.key)?, trimmed("value", &fact.value)?, ttl(fact.ttl_seconds)?);
     let category = fact.category.as_deref().map(str::trim).filter(|text| !text.is_empty()).unwrap_or(DEFAULT_CATEGORY);
@@ -58,9 +90,11 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
     let value = cleaned(owner, &names, value.into())?;
     let scanned = Scanned { kind: FACT, names: &names, value: &value, allowed: fact.allow_secret };
     let allowed = scan(views, scanned).await?;
+    let trust = granted(views, owner, &fact).await?;
     let mut put = Put::new(Namespace::of_caller(&owner.identity), Kind::Fact, key, value);
     put.category = category.to_owned();
     (put.tags, put.ttl, put.attributes) = (tags, Some(ttl), views.attributes(owner));
+    put.attributes.insert(TRUST.to_owned(), trust.word().to_owned());
     let mut tries = 1;
     loop {
         let floors = floors(views, &put.namespace).await?;
@@ -73,6 +107,7 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
                 tries += 1;
             }
             Ok(Some(Written::Put(meta))) => {
+                views.hub.store_works(&views.hub.writing);
                 if let Some(rule) = allowed {
                     note_allowed(views, owner, FACT, rule);
                 }
@@ -106,6 +141,7 @@ fn admit(views: &EngineViews, floors: &Floors, meta: &EntryMeta) -> bool {
 }
 
 pub(super) async fn list(views: &EngineViews, owner: &Owner, wanted: ListFacts) -> Result<FactList> {
+    let least = wanted.min_trust.unwrap_or(Trust::Content);
     let wanted = EntryFilter {
         category: wanted.category.as_deref(),
         tag: wanted.tag.as_deref(),
@@ -117,20 +153,21 @@ pub(super) async fn list(views: &EngineViews, owner: &Owner, wanted: ListFacts) 
     let found = listing::find(views, FACT, (&namespace, Kind::Fact), wanted).await?;
     // After the list: a fact that was written meanwhile has no later epoch.
     let floors = floors(views, &namespace).await?;
-    let entries = found.entries.into_iter().filter(|meta| admit(views, &floors, meta));
+    let entries = found.entries.into_iter().filter(|meta| trust(meta) >= least && admit(views, &floors, meta));
     Ok(FactList { facts: entries.map(about).collect(), next: found.next })
 }
 
 pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFacts) -> Result<Recalled> {
     let namespace = Namespace::of_caller(&owner.identity);
+    let least = wanted.min_trust.unwrap_or(Trust::Content);
     let mut recalled = Opened::default();
     if let Some(key) = &wanted.key {
-        let RecallFacts { key: _, category, tag, prefix, limit, after } = &wanted;
+        let RecallFacts { key: _, min_trust: _, category, tag, prefix, limit, after } = &wanted;
         if [category, tag, prefix, after].iter().any(|other| other.is_some()) || limit.is_some() {
-            return Err(invalid("\"key\" names one fact and goes with nothing else"));
+            return Err(invalid("\"key\" names one fact and goes with \"min_trust\" only"));
         }
         open(views, &namespace, &trimmed("key", key)?, &mut recalled).await?;
-        return served(views, &namespace, recalled).await;
+        return served(views, &namespace, recalled, least).await;
     }
     let wanted = EntryFilter {
         category: wanted.category.as_deref(),
@@ -151,11 +188,12 @@ pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFac
         open(views, &namespace, &found.entries[index].key, &mut recalled).await?;
     }
     recalled.next = found.next;
-    served(views, &namespace, recalled).await
+    served(views, &namespace, recalled, least).await
 }
 
-/// Leaves out facts that were put back.
-async fn served(views: &EngineViews, namespace: &Namespace, mut opened: Opened) -> Result<Recalled> {
+/// Leaves out facts that are trusted less than `least`, and those that were put back.
+async fn served(views: &EngineViews, namespace: &Namespace, mut opened: Opened, least: Trust) -> Result<Recalled> {
+    opened.facts.retain(|(meta, _)| trust(meta) >= least);
     if !opened.facts.is_empty() {
         let floors = floors(views, namespace).await?;
         let before = opened.facts.len();

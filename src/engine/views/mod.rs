@@ -22,7 +22,7 @@ use helmdeck_core::memory::{
     Recalled, Views,
 };
 use helmdeck_core::{Code, Error, PackName, Result, Version};
-use helmdeck_memory::{EntryMeta, Namespace, Op, Store, Written};
+use helmdeck_memory::{EntryMeta, Kind, Namespace, Op, Store, Written};
 
 pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
 pub(crate) use forget::Holders;
@@ -73,6 +73,10 @@ impl EngineViews {
     fn trouble(&self, operation: &'static str, error: helmdeck_memory::StoreError) -> Error {
         if error.is_temporary() {
             self.hub.metrics.store_error(operation);
+            // Reads work on a full disk, so readiness would not notice.
+            if error.trouble() == trouble::FULL {
+                self.hub.note_full();
+            }
         }
         store_error(error)
     }
@@ -156,6 +160,7 @@ fn about(meta: EntryMeta) -> About {
     About {
         pack: named(PACK),
         called_by: named(CALLED_BY),
+        trust: (meta.kind == Kind::Fact).then(|| facts::trust(&meta)),
         key: meta.key,
         category: meta.category,
         tags: meta.tags,

@@ -10,9 +10,12 @@ use helmdeck_memory::StoreError;
 /// Retry time for a store that is not available.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Word for a store whose disk is full.
+pub(super) const FULL: &str = "full";
+
 /// Converts an error of the store into a public one.
 ///
-/// It is `overloaded` (with a wait) if the store is not available, `too_large` and `resource_exhausted` over a limit,
+/// It is `overloaded` (with a wait) if the store is not available, `resource_exhausted` if its disk is full, `too_large` and `resource_exhausted` over a limit,
 /// `invalid_input` for what no store accepts, `conflict` for another version, else `internal`.
 #[must_use]
 pub fn store_error(error: StoreError) -> Error {
@@ -21,6 +24,12 @@ pub fn store_error(error: StoreError) -> Error {
         StoreError::Invalid(_) => Error::new(Code::InvalidInput, error.to_string()),
         StoreError::QuotaExceeded { .. } => Error::new(Code::ResourceExhausted, error.to_string()),
         StoreError::VersionMismatch { .. } | StoreError::NotNewer => Error::new(Code::Conflict, error.to_string()),
+        StoreError::Unavailable { .. } if error.trouble() == FULL => Error::new(
+            Code::ResourceExhausted,
+            "the disk of the memory store is full: nothing can be written until there is room",
+        )
+        .for_operator()
+        .with_source(error),
         StoreError::Unavailable { .. } => Error::new(Code::Overloaded, "the memory store is not available")
             .with_retry_after(RETRY_AFTER)
             .with_source(error),

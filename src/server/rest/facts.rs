@@ -76,6 +76,7 @@ async fn forget(State(state): State<EngineState>, By(caller): By, request: Reque
         ("category" = Option<String>, Query, description = "Only facts of exactly this category"),
         ("tag" = Option<String>, Query, description = "Only facts with exactly this tag"),
         ("prefix" = Option<String>, Query, description = "Only facts whose key begins with this"),
+        ("min_trust" = Option<String>, Query, description = "`content` (all, the default), `agent` or `person`: only facts that are trusted at least so far"),
         ("limit" = Option<u32>, Query, description = "1 to 1000; 100 by default"),
         ("after" = Option<String>, Query, description = "The `next` of the page before"),
     ),

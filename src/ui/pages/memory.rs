@@ -32,6 +32,7 @@ answer! {
         category: String,
         tags: Vec<String>,
         pack: Option<String>,
+        trust: String,
         updated_at: Time,
         expires_at: Option<Time>,
     }
@@ -191,7 +192,7 @@ async fn export(Visit { ui, caller, .. }: Visit) -> Response {
 }
 
 async fn store(Post { ui, sent, .. }: Post) -> Response {
-    let mut fact = json!({ "key": sent.value("key"), "value": sent.value("value") });
+    let mut fact = json!({ "key": sent.value("key"), "value": sent.value("value"), "trust": "person" });
     if let Some(category) = sent.get("category") {
         fact["category"] = category.into();
     }
