@@ -123,6 +123,9 @@ pub(crate) fn status(outcome: &Outcome) -> String {
     if let Some(cache) = &outcome.cache {
         line.push_str(&format!(", cache {}", cache_status(cache)));
     }
+    if outcome.pending {
+        line.push_str(", pending: what it invalidates is not deleted from the store yet");
+    }
     line
 }
 
@@ -295,6 +298,7 @@ mod tests {
             duration: Duration::from_micros(12_900),
             session_id: None,
             cache: None,
+            pending: false,
             remark: Remark::default(),
         }
     }

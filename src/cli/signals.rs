@@ -62,6 +62,12 @@ pub(crate) fn exit_code() -> Option<u8> {
     u8::try_from(signal).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
 
+/// Makes the exit code that of the failure which follows, not that of the signal.
+#[cfg(feature = "serve")]
+pub(crate) fn give_way() {
+    RECEIVED.store(0, Ordering::SeqCst);
+}
+
 /// Returns the outcome of a server that ended cleanly: success after SIGTERM, which is how to stop it.
 ///
 /// After Ctrl-C (SIGINT) the exit code is that of the signal, as everywhere.

@@ -273,10 +273,13 @@ impl Setup {
     }
 
     /// Shuts an engine down: its background work, its queues, and the vault's use log.
-    pub(crate) async fn shut_down(&self, engine: &Engine) {
+    ///
+    /// Returns the number of purges that are left for the next start.
+    pub(crate) async fn shut_down(&self, engine: &Engine) -> usize {
         self.conversations.close(CLOSING).await;
-        engine.shutdown().await;
+        let owed = engine.shutdown().await;
         self.close_vault().await;
+        owed
     }
 
     /// Opens the conversation memory without an engine, for one command.
@@ -391,10 +394,17 @@ impl Setup {
     /// Opens the vault, for commands that call packs.
     async fn vault(&self, memory: MemoryUse) -> Result<Option<Arc<dyn Secrets>>> {
         let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::Nothing) else { return Ok(None) };
-        let vault = match Vault::open(self.system()?, ring.clone(), Arc::new(SystemClock::default())).await {
+        let (system, clock) = (self.system()?, Arc::new(SystemClock::default()));
+        // A server starts before its database: it reads the vault as soon as it can.
+        let opened = if self.serves {
+            Vault::open_when_reachable(system, ring.clone(), clock).await
+        } else {
+            Vault::open(system, ring.clone(), clock).await
+        };
+        let vault = match opened {
             Ok(vault) => vault,
-            // A server must not start with a vault that does not open. A single call may need no credential, and a list
-            // needs none.
+            // A server must not start with a vault of another key. A single call may need no credential, and a list needs
+            // none.
             Err(error)
                 if memory == MemoryUse::None
                     || matches!((memory, &error), (MemoryUse::IfReachable, VaultError::Store(_))) =>

@@ -195,6 +195,9 @@ pub struct Outcome {
     pub session_id: Option<Arc<str>>,
     /// Cache metadata; `None` unless both gates are open.
     pub cache: Option<CacheInfo>,
+    /// What the pack invalidates is not deleted from the store yet: other processes may still answer with it. This one
+    /// deletes it as soon as the store can be reached.
+    pub pending: bool,
     /// State that the layers pass outwards. Never on the wire.
     pub remark: Remark,
 }
@@ -236,7 +239,7 @@ pub struct UsedGrant {
 impl Outcome {
     /// Writes the outcome as one JSON object. The output is copied byte for byte.
     ///
-    /// Members: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where `cache` is `{status,
+    /// Members: `pack, version, output, artifacts, duration_ms, session_id?, pending?, cache?`, where `cache` is `{status,
     /// age_ms, ttl_ms, key, store_error?, reason?, kept?, why?, retry_after_ms?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
@@ -258,6 +261,9 @@ impl Outcome {
         if let Some(session) = &self.session_id {
             out.extend_from_slice(b",\"session_id\":");
             let _ = serde_json::to_writer(&mut *out, session.as_ref());
+        }
+        if self.pending {
+            out.extend_from_slice(b",\"pending\":true");
         }
         if let Some(cache) = &self.cache {
             out.extend_from_slice(b",\"cache\":");
@@ -331,6 +337,7 @@ mod tests {
             duration: Duration::from_micros(12_999),
             session_id: None,
             cache: None,
+            pending: false,
             remark: Remark::default(),
         };
         assert_eq!(

@@ -161,9 +161,10 @@ impl Engine {
 
     /// Ends jobs and sessions, writes the queues, releases the store, and stops every task.
     ///
-    /// Does not wait for calls in progress.
-    pub async fn shutdown(&self) {
-        self.0.shutdown().await;
+    /// Does not wait for calls in progress. Returns the number of purges that the store has not carried out: they are in
+    /// the journal, if there is one, and the next process with it carries them out.
+    pub async fn shutdown(&self) -> usize {
+        self.0.shutdown().await
     }
 
     /// Starts the background sweeps. Call it once.

@@ -239,6 +239,7 @@ fn outcome(manifest: &Manifest, output: Json, remark: Remark) -> Outcome {
         duration: Duration::ZERO,
         session_id: None,
         cache: None,
+        pending: false,
         remark,
     }
 }

@@ -28,7 +28,7 @@ mod views;
 
 pub use audit::{AuditConfig, AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
-pub use cache::config::{CacheConfig, MinAge};
+pub use cache::config::{CacheConfig, MinAge, OnStoreLost};
 pub use cache::explain::{Explanation, Nearest};
 pub use cache::purge::{Purged, Selector};
 pub use cache::tags::stored_tag;

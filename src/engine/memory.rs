@@ -47,9 +47,12 @@ impl MemoryControl {
 
     /// Returns the position after the deletes of this process; `None` if the store has no positions.
     ///
-    /// It covers a purge once that has returned without `pending`.
+    /// It covers all purges of this process. While the store has yet to carry one out, there is no position.
     #[must_use]
     pub fn position(&self) -> Option<DeletePosition> {
+        if self.hub.pending.count_late() > 0 {
+            return None;
+        }
         self.hub.store.position()
     }
 

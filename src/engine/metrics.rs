@@ -47,6 +47,8 @@ helmdeck_core::metrics! {
         pub(crate) unreadable: Counter = "store_unreadable" "Rows that did not open and counted as a miss";
         pub(crate) writes_dropped: Counter =
             "cache_writes_dropped" "Answers not stored because the queue was full (the cheapest ones) or the store failed";
+        pub(crate) purges_pending: Gauge =
+            "purges_pending" "Purges that the store has not carried out yet; other processes may serve what they cover";
         pub(crate) audit_dropped: Counter =
             "audit_rows_dropped" "Audit rows lost because the queue was full or the store failed";
         pub(crate) audit_written: Counter = "audit_rows" "Audit rows written";

@@ -70,7 +70,7 @@ impl fmt::Display for Kind {
 }
 
 /// Owner of an entry: three parts kept apart, never a joined string.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Namespace {
     /// The tenant.
     pub tenant: Arc<str>,
@@ -96,7 +96,7 @@ impl Namespace {
 }
 
 /// Scope of a delete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
     /// Entries of all callers.
     Everybody,

@@ -30,6 +30,10 @@ pub const NOT_COVERED: [&str; 3] = [
     "what other systems were told, and answers that running servers hold in memory for an Idempotency-Key, at most 24 hours",
 ];
 
+/// What PostgreSQL keeps of deleted rows, and how it goes.
+const IN_POSTGRES: &str = "names, keys, tags and sessions of the removed rows, which PostgreSQL keeps in its files (values \
+    are sealed) until `VACUUM FULL; CHECKPOINT` has run in that database; it locks one table after the other meanwhile";
+
 /// Rows removed from one namespace and kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Removed {
@@ -142,6 +146,10 @@ pub async fn forget(
         store.redact_changes(subject).await?;
     }
     let mut not_covered: Vec<String> = NOT_COVERED.map(str::to_owned).into();
+    let in_postgres = |system: &System| system.location().starts_with("postgres:");
+    if driver.as_deref() == Some("postgres") || system.is_some_and(in_postgres) {
+        not_covered.push(IN_POSTGRES.to_owned());
+    }
     if live_tokens > 0 {
         not_covered.push(format!(
             "{}, still good: `helmdeck token list` shows the id, `helmdeck token revoke <id>` ends one",

@@ -8,6 +8,7 @@ mod drivers;
 pub mod forget;
 pub mod idempotency;
 pub mod jobs;
+pub mod journal;
 pub mod queue;
 pub mod replica;
 pub mod schedules;
@@ -19,6 +20,7 @@ pub mod transfer;
 pub mod vault;
 
 pub use counters::Counter;
-pub use idempotency::{Begun, Fence, KeyRequest};
+pub use idempotency::{Begun, Fence, KeptEnd, KeyEnd, KeyRequest};
+pub use journal::{Journal, Owed};
 pub use replica::Replica;
 pub use system::System;

@@ -11,6 +11,7 @@ use crate::driver::Driver;
 #[cfg(feature = "postgres")]
 use crate::drivers::postgres::Postgres;
 use crate::drivers::sqlite::Sqlite;
+use crate::journal::Journal;
 use crate::replica::SharedReplica;
 use crate::tokens::TokenSeal;
 
@@ -24,6 +25,8 @@ struct Shared {
     joined: SharedReplica,
     /// Where there is a memory key.
     tokens: OnceLock<TokenSeal>,
+    /// Where there is a data folder.
+    journal: OnceLock<Journal>,
 }
 
 impl System {
@@ -52,7 +55,12 @@ impl System {
     }
 
     fn of(driver: Box<dyn Driver>) -> Self {
-        Self(Arc::new(Shared { driver, joined: SharedReplica::default(), tokens: OnceLock::new() }))
+        Self(Arc::new(Shared {
+            driver,
+            joined: SharedReplica::default(),
+            tokens: OnceLock::new(),
+            journal: OnceLock::new(),
+        }))
     }
 
     /// Seals API tokens with the memory key from now on, and accepts no others. A second call changes nothing.
@@ -62,6 +70,19 @@ impl System {
             let _ = self.0.tokens.set(TokenSeal::new(ring));
         }
         self
+    }
+
+    /// Keeps what the database owes in a journal from now on. A second call changes nothing.
+    #[must_use]
+    pub fn with_journal(self, journal: Journal) -> Self {
+        let _ = self.0.journal.set(journal);
+        self
+    }
+
+    /// Returns the journal, `None` if there is no place for one.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Journal> {
+        self.0.journal.get()
     }
 
     pub(crate) fn token_seal(&self) -> Option<&TokenSeal> {

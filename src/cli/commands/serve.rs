@@ -16,6 +16,7 @@ use helmdeck_server::{Auth, Operator, Replicas, Server};
 use helmdeck_server_config::SessionMode;
 use helmdeck_system::System;
 use helmdeck_vault::Book;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +67,16 @@ pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: ProcessEnvironmen
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
         threads => threads,
     };
+    raise_open_files();
     block_on_threads(threads, serve(setup, reloader, global))
+}
+
+/// Raises the limit of open files to the highest that is allowed: systemd gives a service 1024, and every connection is one.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
 }
 
 async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<()> {
@@ -112,6 +122,12 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         if setup.settings.server.replicas == 0 {
             tokio::spawn(stop.clone().run_until_cancelled_owned(count(system.clone(), replicas)));
         }
+        let ending = system.clone();
+        tokio::spawn(async move {
+            if let Err(error) = ending.end_owed_keys().await {
+                tracing::warn!(%error, "the journal of ended calls cannot be read");
+            }
+        });
         let joining = system.clone();
         tokio::spawn(async move { joining.stay_joined().await });
         server = server.remember(system, setup.ring.clone().map(Arc::new));
@@ -169,14 +185,24 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
             }
         }
     };
-    setup.shut_down(&engine).await;
+    let owed = setup.shut_down(&engine).await;
     if let Ok(system) = setup.system()
         && !matches!(tokio::time::timeout(LEAVE_WITHIN, system.leave()).await, Ok(Ok(())))
     {
         tracing::debug!("this server could not leave the others; they count it for a while longer");
     }
     export.finish().await;
-    answer.and_then(|()| signals::end_of_server())
+    answer?;
+    if owed > 0 {
+        signals::give_way();
+        let purges = if owed == 1 { "1 purge is".to_owned() } else { format!("{owed} purges are") };
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("{purges} left for the next start: the store did not carry them out"),
+        )
+        .with_hint("start a server with this data folder as soon as the store is back"));
+    }
+    signals::end_of_server()
 }
 
 /// Counts the servers that share a system database, again and again. While it does not answer, the last count holds.

@@ -8,7 +8,7 @@ use helmdeck_core::SystemClock;
 use helmdeck_memory::drivers::postgres::session::Connections;
 use helmdeck_memory::open::{Location, Opened, open_or_later};
 use helmdeck_memory::{KeyRing, Store};
-use helmdeck_system::System;
+use helmdeck_system::{Journal, System};
 
 use super::{MemoryUse, Setup};
 use crate::exit::{Exit, Failure, Result};
@@ -131,7 +131,10 @@ impl Setup {
         let mut config = self.settings.memory.store();
         let url = self.settings.system_url()?;
         self.share_connections(&url, &mut config)?;
-        let system = crate::system::at(&url, &config)?.with_keys(self.ring.clone());
+        let mut system = crate::system::at(&url, &config)?.with_keys(self.ring.clone());
+        if let Ok(data) = self.settings.data_dir() {
+            system = system.with_journal(Journal::at(data.join("journal.db"), config.busy_timeout, self.ring.clone()));
+        }
         // One handle for all users, so that they share its connections.
         Ok(self.system.get_or_init(|| system).clone())
     }

@@ -357,6 +357,7 @@ impl Answer {
                 not_kept: None,
                 retry_after: None,
             }),
+            pending: false,
             remark: Remark { used: used.clone(), ..Remark::default() },
         })
     }

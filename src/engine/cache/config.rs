@@ -49,6 +49,8 @@ pub struct CacheConfig {
     /// Interval of writes of the counters to the system database. Default 5 s.
     #[serde(with = "text")]
     pub counters_interval: Duration,
+    /// What a pack with `invalidates` does while the store cannot be reached. Default `run`.
+    pub on_store_lost: OnStoreLost,
     /// Directives that callers may not use, per scope: `{ shared = ["bypass", "refresh"] }`. Default none.
     pub forbid_directives: BTreeMap<Scope, Vec<String>>,
     /// Age from which callers may have a fresh answer made anew, per scope: `{ shared = "10s" }`.
@@ -56,6 +58,16 @@ pub struct CacheConfig {
     /// A younger one is served, whatever the caller asks for. Administrators may always. Default: for `shared` none while
     /// it is fresh, for other scopes every one.
     pub min_age: BTreeMap<Scope, MinAge>,
+}
+
+/// What a pack whose calls invalidate answers does while the store cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStoreLost {
+    /// It runs. What it invalidates is purged once the store is back, and the outcome says that this is pending.
+    Run,
+    /// It is refused with `overloaded` before it runs.
+    RefuseWrites,
 }
 
 /// Age of an answer.
@@ -76,6 +88,7 @@ impl Default for CacheConfig {
             cluster_wait: Duration::from_secs(30),
             watch_interval: Duration::from_millis(100),
             counters_interval: Duration::from_secs(5),
+            on_store_lost: OnStoreLost::Run,
             forbid_directives: BTreeMap::new(),
             min_age: BTreeMap::new(),
         }

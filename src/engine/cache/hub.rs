@@ -4,6 +4,7 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,7 +13,7 @@ use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Clock, Code, Error, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespace, Page, Store, StoreError};
-use helmdeck_system::System;
+use helmdeck_system::{Journal, Owed, System};
 
 use super::answer::{Answer, Location};
 use super::backoff::Backoffs;
@@ -24,7 +25,7 @@ use super::hot::HotTier;
 use super::invalidation::{Covers, Invalidation, Invalidations};
 use super::own_deletes::OwnDeletes;
 use super::pack::Located;
-use super::purge::{PendingPurges, Purged, Selector};
+use super::purge::{OwedPurge, PendingPurges, Purged, Selector};
 use super::queue::{Purge, Queue, Write};
 use super::refusals::Refusals;
 use super::tags::stored_tag;
@@ -39,6 +40,14 @@ pub(crate) type Missed = Option<&'static str>;
 const STORE_FAILED: Missed = None;
 /// Shortest time between two reads of the store on purpose.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a process notes that it runs.
+pub(super) const AWAKE_EVERY: Duration = Duration::from_millis(250);
+/// After so long without such a note, in microseconds, it stood still: as long as others may take to see a delete.
+const FROZEN_AFTER: i64 = 1_000_000;
+
+/// Kind of the journal's entries.
+const OWED: &str = "purge";
 
 /// Shortest time between two warnings of dropped writes.
 const WARN_EVERY: Duration = Duration::from_secs(60);
@@ -55,6 +64,8 @@ pub(crate) struct Hub {
     pub(crate) backoffs: Arc<Backoffs>,
     pub(crate) refusals: Refusals,
     pub(crate) pending: PendingPurges,
+    /// Whether it is known which purges the journal has: before, no stored answer is served.
+    journal_read: watch::Sender<bool>,
     pub(crate) counters: AllCounters,
     pub(crate) queue: Queue,
     /// Writes that a full queue dropped since the last warning, and the monotonic time from which the next one is due.
@@ -72,6 +83,8 @@ pub(crate) struct Hub {
     events: Bus,
     /// The latest mark of the store's notifications: everything before it was applied.
     heard: watch::Sender<u64>,
+    /// Last time, in microseconds, at which this process was seen to run.
+    awake_at: AtomicI64,
 }
 
 /// Dependencies of a hub.
@@ -93,6 +106,8 @@ impl Hub {
     /// Makes a hub. [`super::start`] starts its tasks.
     pub(super) fn new(parts: HubDependencies) -> Arc<Self> {
         let config = parts.config;
+        let journal = parts.system.as_ref().and_then(System::journal);
+        let awake_at = AtomicI64::new(parts.clock.now().micros());
         let breaker = || Breaker::new(config.breaker_failures.max(1), config.breaker_open_for);
         let hub = Self {
             hot: HotTier::new(config.hot_bytes),
@@ -104,6 +119,7 @@ impl Hub {
             backoffs: Arc::default(),
             refusals: Refusals::default(),
             pending: PendingPurges::default(),
+            journal_read: watch::Sender::new(!journal.is_some_and(Journal::exists)),
             counters: AllCounters::default(),
             own_deletes: OwnDeletes::default(),
             invalidations: Invalidations::default(),
@@ -114,6 +130,7 @@ impl Hub {
             metrics: parts.metrics,
             events: parts.events,
             heard: watch::Sender::new(0),
+            awake_at,
             queue: Queue::new(config.write_queue, config.write_queue_bytes),
             dropped: Mutex::default(),
             config,
@@ -152,7 +169,14 @@ impl Hub {
         }
         let key = location.key.stored(&location.pack, location.version);
         let started = self.clock.monotonic();
-        let read = tokio::time::timeout(budget, self.store.get(&location.namespace, Kind::Cache, &key)).await;
+        let reading = async {
+            if !*self.journal_read.borrow() {
+                // Fails if the hub is gone.
+                let _ = self.journal_read.subscribe().wait_for(|read| *read).await;
+            }
+            self.store.get(&location.namespace, Kind::Cache, &key).await
+        };
+        let read = tokio::time::timeout(budget, reading).await;
         self.metrics.store_took("read", self.clock.monotonic().saturating_sub(started));
         match read {
             Ok(Ok(entry)) => {
@@ -227,7 +251,7 @@ impl Hub {
             other => other,
         };
         let at = self.clock.now();
-        let id = self.pending.add(selector.clone(), at);
+        let id = self.begin_purge(selector.clone(), at, None);
         self.invalidate(|location| selector.covers(location), |_| ());
         let (done, wait) = tokio::sync::oneshot::channel();
         let what = selector.describe();
@@ -236,8 +260,96 @@ impl Hub {
             wait.await.ok()
         };
         let rows = tokio::time::timeout(self.config.write_budget, carried_out).await.ok().flatten();
+        if rows.is_none() {
+            self.owe(id).await;
+        }
         self.events.publish(EventKind::CachePurged { what, rows: rows.unwrap_or(0) });
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
+    }
+
+    fn begin_purge(&self, selector: Selector, at: Timestamp, owed: Option<i64>) -> u64 {
+        let id = self.pending.add(selector, at, owed);
+        self.show_pending();
+        id
+    }
+
+    /// Records that the store carried out a purge.
+    pub(crate) async fn end_purge(&self, id: u64) {
+        let owed = self.pending.done(id);
+        self.show_pending();
+        if let (Some(owed), Some(journal)) = (owed, self.journal())
+            && let Err(error) = journal.remove(owed).await
+        {
+            // It is carried out once more after the next start.
+            tracing::debug!(%error, "a purge could not be removed from the journal");
+        }
+    }
+
+    fn show_pending(&self) {
+        self.metrics.totals.purges_pending.set(self.pending.count_late() as i64);
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        self.system.as_ref()?.journal()
+    }
+
+    /// Writes a pending purge to the journal, so that it is carried out even if this process ends.
+    async fn owe(&self, id: u64) {
+        let late = self.pending.late(id);
+        self.show_pending();
+        let (Some(journal), Some(entry)) = (self.journal(), late) else { return };
+        // Plain data; writing it to memory cannot fail.
+        let entry = serde_json::to_vec(&entry).unwrap_or_default();
+        match journal.add(OWED, &entry).await {
+            Ok(owed) if !self.pending.note_owed(id, owed) => drop(journal.remove(owed).await),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(%error, "a purge that the store did not carry out is not in the journal either: it is lost if \
+                                         this process ends before the store is back");
+            }
+        }
+    }
+
+    /// Writes all purges that the store has not carried out to the journal, and returns how many there are.
+    pub(crate) async fn owe_all(&self) -> usize {
+        let ids = self.pending.ids();
+        for id in &ids {
+            self.owe(*id).await;
+        }
+        ids.len()
+    }
+
+    /// Begins the purges that the journal says the store still owes: those of processes that ended, and of others that
+    /// have not carried them out.
+    pub(crate) async fn take_owed(&self) {
+        let Some(journal) = self.journal() else { return };
+        let owed = match journal.owed(OWED).await {
+            Ok(owed) => owed,
+            Err(error @ StoreError::Unavailable { .. }) => {
+                tracing::warn!(%error, "the journal of purges cannot be read now; it is tried again");
+                return;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the journal of purges is damaged: all cached answers are purged");
+                self.queue_purge(Selector::All, self.clock.now(), None);
+                Vec::new()
+            }
+        };
+        for Owed { id, entry } in owed.into_iter().filter(|owed| !self.pending.owes(owed.id)) {
+            let read = entry.and_then(|entry| serde_json::from_slice::<OwedPurge>(&entry).ok());
+            // Of one that does not open it is unknown what it covers.
+            let (selector, at) =
+                read.map_or((Selector::All, self.clock.now()), |owed| (owed.selector, Timestamp(owed.at)));
+            tracing::info!(purge = selector.describe(), "a purge that was not carried out is carried out now");
+            self.queue_purge(selector, at, Some(id));
+        }
+        self.journal_read.send_replace(true);
+    }
+
+    fn queue_purge(&self, selector: Selector, at: Timestamp, owed: Option<i64>) {
+        let id = self.begin_purge(selector.clone(), at, owed);
+        self.invalidate(|location| selector.covers(location), |_| ());
+        self.queue.purge(Purge { id, at, selector, done: None });
     }
 
     /// Invalidates answers in this process.
@@ -260,6 +372,29 @@ impl Hub {
         let record = |epoch| self.invalidations.record(Invalidation { epoch, covers: noted, since, until, received });
         let rows = self.invalidate(|location| covers.location(location), record);
         self.queue.take_back(rows);
+    }
+
+    /// Notes that this process runs. Called every [`AWAKE_EVERY`].
+    pub(super) fn stay_awake(&self) {
+        self.woken(self.clock.now());
+        self.awake_at.fetch_max(self.clock.now().micros(), Ordering::Relaxed);
+    }
+
+    /// Returns whether this process stood still until now (it was stopped, or its machine paused).
+    ///
+    /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it. A wall clock
+    /// that is set forward looks the same, and costs a few reads of the store.
+    pub(crate) fn woken(&self, now: Timestamp) -> bool {
+        let before = self.awake_at.load(Ordering::Acquire);
+        if now.micros().saturating_sub(before) <= FROZEN_AFTER {
+            return false;
+        }
+        // First: a call that sees the new time must find nothing old.
+        self.invalidate(|_| true, |_| ());
+        if self.awake_at.fetch_max(now.micros(), Ordering::Release) == before {
+            tracing::info!("this process stood still for a while; it dropped its hot tier");
+        }
+        true
     }
 
     /// Records that every notification before a mark was applied.
@@ -350,6 +485,11 @@ impl Hub {
         trouble
     }
 
+    /// Returns whether a purge could not be carried out now.
+    pub(crate) async fn is_lost(&self) -> bool {
+        self.pending.count_late() > 0 || self.skips_store() || self.check_store().await.is_some()
+    }
+
     fn note_trouble(&self, breaker: &Breaker, trouble: Option<&'static str>) {
         let slot = usize::from(std::ptr::eq(breaker, &raw const self.writing));
         self.troubles.lock()[slot] = trouble;
@@ -361,6 +501,16 @@ impl Hub {
             self.metrics.totals.breaker_open.set(self.breaker_is_open().into());
             tracing::info!("the store answers again");
         }
+    }
+
+    /// Records that the disk of the store is full. The next write that succeeds takes it back.
+    pub(crate) fn note_full(&self) {
+        self.note_trouble(&self.writing, Some("full"));
+    }
+
+    /// Returns why nothing can be written, if the last write failed for a reason that does not pass by itself.
+    pub(crate) fn write_trouble(&self) -> Option<&'static str> {
+        self.troubles.lock()[1].filter(|word| ["full", "read_only"].contains(word))
     }
 
     /// Records a failure of the store: `trouble` is the word for callers, `why` is for the log.

@@ -4,12 +4,13 @@ use parking_lot::Mutex;
 
 use helmdeck_core::{PackName, Timestamp};
 use helmdeck_memory::{Delete, Kind, Namespace, Reach};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::answer::Location;
 
 /// Which cached answers to drop.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Selector {
     /// All answers of all callers.
     All,
@@ -42,7 +43,8 @@ pub struct Purged {
     pub rows: u64,
     /// The store did not answer in time.
     ///
-    /// This process serves no purged answer; the rows are deleted as soon as the store is back.
+    /// This process serves no purged answer; the rows are deleted as soon as the store is back, by this process or the
+    /// next one with its journal.
     pub pending: bool,
 }
 
@@ -113,26 +115,78 @@ pub(crate) struct PendingPurges(Mutex<Purges>);
 #[derive(Debug, Default)]
 struct Purges {
     next: u64,
-    purges: Vec<(u64, Timestamp, Selector)>,
+    purges: Vec<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    id: u64,
+    at: Timestamp,
+    selector: Selector,
+    /// Whether somebody was told that it is pending, or nobody waits for it.
+    late: bool,
+    /// Its entry in the journal.
+    owed: Option<i64>,
+}
+
+/// Entry of the journal: a purge that a store has not carried out.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OwedPurge {
+    pub(crate) at: i64,
+    pub(crate) selector: Selector,
 }
 
 impl PendingPurges {
-    pub(crate) fn add(&self, selector: Selector, at: Timestamp) -> u64 {
+    /// Adds a purge, and its entry in the journal if it is there already. Returns its number.
+    pub(crate) fn add(&self, selector: Selector, at: Timestamp, owed: Option<i64>) -> u64 {
         let mut state = self.0.lock();
         state.next += 1;
         let id = state.next;
-        state.purges.push((id, at, selector));
+        state.purges.push(Pending { id, at, selector, late: owed.is_some(), owed });
         id
     }
 
-    pub(crate) fn done(&self, id: u64) {
+    /// Removes a purge that was carried out. Returns its entry in the journal.
+    pub(crate) fn done(&self, id: u64) -> Option<i64> {
         let mut state = self.0.lock();
-        state.purges.retain(|(pending, ..)| *pending != id);
+        let index = state.purges.iter().position(|pending| pending.id == id)?;
+        state.purges.swap_remove(index).owed
+    }
+
+    /// Notes that a purge takes longer than its caller waits, and returns its entry for the journal; `None` if it was
+    /// carried out, or is in the journal.
+    pub(crate) fn late(&self, id: u64) -> Option<OwedPurge> {
+        let mut state = self.0.lock();
+        let pending = state.purges.iter_mut().find(|pending| pending.id == id)?;
+        pending.late = true;
+        pending.owed.is_none().then(|| OwedPurge { at: pending.at.micros(), selector: pending.selector.clone() })
+    }
+
+    /// Returns the numbers of all purges.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.0.lock().purges.iter().map(|pending| pending.id).collect()
+    }
+
+    /// Records the entry of a purge in the journal. Returns whether the purge is still pending.
+    pub(crate) fn note_owed(&self, id: u64, owed: i64) -> bool {
+        let mut state = self.0.lock();
+        let pending = state.purges.iter_mut().find(|pending| pending.id == id);
+        pending.map(|pending| pending.owed = Some(owed)).is_some()
+    }
+
+    /// Returns whether an entry of the journal is one of these.
+    pub(crate) fn owes(&self, owed: i64) -> bool {
+        self.0.lock().purges.iter().any(|pending| pending.owed == Some(owed))
+    }
+
+    /// Returns the number of purges that take longer than their callers waited.
+    pub(crate) fn count_late(&self) -> usize {
+        self.0.lock().purges.iter().filter(|pending| pending.late).count()
     }
 
     /// Returns whether a row that was written at this time is being purged. A tie counts as purged.
     pub(crate) fn covers(&self, location: &Location, written_at: Timestamp) -> bool {
         let state = self.0.lock();
-        state.purges.iter().any(|(_, at, selector)| written_at <= *at && selector.covers(location))
+        state.purges.iter().any(|pending| written_at <= pending.at && pending.selector.covers(location))
     }
 }

@@ -193,7 +193,7 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
         Ok(Ok(rows)) => {
             hub.store_works(&hub.writing);
             hub.invalidations.purged(Covers::Of(delete), purge.at, hub.clock.monotonic());
-            hub.pending.done(purge.id);
+            hub.end_purge(purge.id).await;
             if let Some(done) = purge.done.take() {
                 let _ = done.send(rows);
             }

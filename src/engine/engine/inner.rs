@@ -153,12 +153,16 @@ impl Inner {
                     Err(format!("the store fails and is left alone: {word}"))
                 }
                 (None, None) if memory.hub.skips_store() => Err("the store fails and is left alone".to_owned()),
-                (None, _) => match memory.hub.check_store().await {
-                    Some(word) => Err(format!("the store cannot be read: {word}")),
-                    None => Ok(()),
+                (None, _) => match (memory.hub.check_store().await, memory.hub.write_trouble()) {
+                    (Some(word), _) => Err(format!("the store cannot be read: {word}")),
+                    (None, Some(word)) => Err(format!("nothing can be written to the store: {word}")),
+                    (None, None) => Ok(()),
                 },
             };
             checks.push(("store", state));
+        }
+        if let Some(why) = self.secrets.trouble() {
+            checks.push(("vault", Err(format!("the vault cannot be read yet: {why}"))));
         }
         if let Some(files) = &self.artifacts {
             // As with the store: packs that write no files continue to run.
@@ -167,8 +171,9 @@ impl Inner {
         checks
     }
 
-    /// Ends jobs and sessions, writes the queues, releases the store, and stops every task.
-    pub(crate) async fn shutdown(&self) {
+    /// As [`Engine::shutdown`](super::Engine::shutdown).
+    pub(crate) async fn shutdown(&self) -> usize {
+        let mut owed = 0;
         self.jobs.shutdown().await;
         self.end_statistics().await;
         self.watch.lock().take();
@@ -188,6 +193,14 @@ impl Inner {
             if tokio::time::timeout(limit, drain).await.is_err() {
                 tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
             }
+            owed = memory.hub.owe_all().await;
+            if owed > 0 {
+                tracing::warn!(
+                    purges = owed,
+                    "the store has not carried out all purges: other servers may serve what they cover until a server with \
+                     this data folder starts again, or the answers expire"
+                );
+            }
             self.stop.cancel();
             self.janitor.stop(limit).await;
             if let Ok(Err(error)) = tokio::time::timeout(limit, memory.hub.store.close()).await {
@@ -199,5 +212,6 @@ impl Inner {
         if let Some(servers) = &self.servers {
             servers.shutdown().await;
         }
+        owed
     }
 }

@@ -187,6 +187,7 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
         duration: Duration::from_micros(head.duration_us),
         session_id: head.session_id.map(Arc::from),
         cache,
+        pending: false,
         remark: Remark::default(),
     })
 }

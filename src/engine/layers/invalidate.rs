@@ -10,16 +10,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use helmdeck_core::canonical::canonical_for_handler;
 use helmdeck_core::secrets::is_credential_tag;
-use helmdeck_core::{Call, Error, Manifest, Outcome, Result};
+use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result};
 use helmdeck_memory::Reach;
 use tower::{Layer, Service};
 
+use crate::cache::config::OnStoreLost;
 use crate::cache::hub::Hub;
 use crate::cache::purge::Selector;
 use crate::cache::tags::{ANY, WIDE, family};
+
+/// Retry time for a write that is refused because the store is lost.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Purges after calls of one pack.
 #[derive(Clone)]
@@ -45,7 +50,7 @@ pub(crate) struct Invalidate<S> {
 
 impl<S> Service<Call> for Invalidate<S>
 where
-    S: Service<Call, Response = Outcome, Error = Error>,
+    S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + 'static,
     S::Future: Send + 'static,
 {
     type Response = Outcome;
@@ -57,15 +62,28 @@ where
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let purge = Purge {
+        let mut purge = Purge {
             hub: Arc::clone(&self.layer.hub),
             whose: Reach::of_caller(&call.identity),
             tags: tags(&self.layer.manifest, &call),
         };
-        let running = self.inner.call(call);
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
         Box::pin(async move {
-            let result = running.await;
-            purge.now().await;
+            if purge.hub.config.on_store_lost == OnStoreLost::RefuseWrites && purge.hub.is_lost().await {
+                purge.give_up();
+                return Err(Error::new(
+                    Code::Overloaded,
+                    "the store cannot be reached, so what this pack changes could not be removed from the caches of other \
+                     servers; nothing was done (cache.on_store_lost = \"refuse_writes\")",
+                )
+                .with_retry_after(RETRY_AFTER));
+            }
+            let mut result = inner.call(call).await;
+            let pending = purge.now().await;
+            if let Ok(outcome) = &mut result {
+                outcome.pending |= pending;
+            }
             result
         })
     }
@@ -98,10 +116,18 @@ struct Purge {
 }
 
 impl Purge {
-    async fn now(mut self) {
+    /// Purges nothing: the handler did not run.
+    fn give_up(&mut self) {
+        self.tags.clear();
+    }
+
+    /// Returns whether the store has yet to carry it out.
+    async fn now(mut self) -> bool {
+        let mut pending = false;
         while let Some(tag) = self.tags.pop() {
-            self.hub.purge(Selector::Outdated { tag, whose: self.whose.clone() }).await;
+            pending |= self.hub.purge(Selector::Outdated { tag, whose: self.whose.clone() }).await.pending;
         }
+        pending
     }
 }
 

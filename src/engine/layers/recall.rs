@@ -80,6 +80,9 @@ fn recall(cache: &PackCache, call: &Call, secrets: u64) -> Option<Result<Outcome
     }
     let found = cache.hub.hot.recall(&cache.alias(call, &call.input, secrets)?)?;
     let now = cache.hub.clock.now();
+    if cache.hub.woken(now) {
+        return None;
+    }
     // Artifacts may be gone, and an early renewal may be due: `cache` sees to that.
     if !found.extras().artifacts.is_empty()
         || cache.freshness(&found, call, now) != Freshness::Fresh

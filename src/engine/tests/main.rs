@@ -27,6 +27,7 @@ mod mcp_remembered;
 mod mcp_secrets;
 mod needs;
 mod notes;
+mod owed;
 mod pipeline;
 mod replicas;
 mod schemas;

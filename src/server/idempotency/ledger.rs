@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::{Code, Error, Identity, Timestamp};
 use helmdeck_memory::{KeyRing, Namespace, StoreError};
-use helmdeck_system::{Begun, Fence, KeyRequest, Replica, System};
+use helmdeck_system::{Begun, Fence, KeptEnd, KeyEnd, KeyRequest, Replica, System};
 use tokio::sync::OnceCell;
 
 use super::kept::{Digest32, KEPT_FOR, KeptAnswer, KeyState};
@@ -83,18 +83,10 @@ impl Ledger {
         answer: Option<&KeptAnswer>,
         now: Timestamp,
     ) {
-        let (scope, key) = (scope(identity), hex(id));
-        let written = match answer {
-            Some(answer) => {
-                let sealed = self.seal(identity, id, answer);
-                self.system.finish(&scope, &key, fence, sealed, now.saturating_add(KEPT_FOR)).await.map(drop)
-            }
-            None => self.system.abandon(&scope, &key, fence).await,
-        };
-        if let Err(error) = written {
-            // The key stays taken, which is safe.
-            tracing::warn!(%error, "the end of a call with an idempotency key could not be written");
-        }
+        let kept =
+            |answer| KeptEnd { answer: self.seal(identity, id, answer), expires_at: now.saturating_add(KEPT_FOR) };
+        let end = KeyEnd { scope: scope(identity), key: hex(id), fence, ended: answer.map(kept) };
+        self.system.end_key(end).await;
     }
 
     async fn sweep(&self, now: Timestamp) {

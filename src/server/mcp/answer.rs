@@ -46,7 +46,7 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, position: Option<&De
         out.extend_from_slice(output);
     }
     out.extend_from_slice(b",\"isError\":false");
-    if outcome.cache.is_some() || outcome.session_id.is_some() || position.is_some() {
+    if outcome.cache.is_some() || outcome.session_id.is_some() || position.is_some() || outcome.pending {
         out.extend_from_slice(b",\"_meta\":{");
         let start = out.len();
         let begin = |name: &str, out: &mut Vec<u8>| {
@@ -63,6 +63,10 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, position: Option<&De
         if let Some(session) = &outcome.session_id {
             begin("helmdeck/session", out);
             write(session.as_ref(), out);
+        }
+        if outcome.pending {
+            begin("helmdeck/pending", out);
+            write(&true, out);
         }
         if let Some(position) = position {
             begin("helmdeck/position", out);

@@ -63,6 +63,7 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
         duration: Duration::ZERO,
         session_id: None,
         cache: None,
+        pending: false,
         remark: Remark::default(),
     };
     let times = Times { made_at: Timestamp(0), fresh_until: Timestamp::MAX, hard_until: Timestamp::MAX };

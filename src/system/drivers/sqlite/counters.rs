@@ -12,21 +12,22 @@ use crate::statistics::Statistic;
 #[async_trait]
 impl CounterRows for Sqlite {
     async fn add_counters(&self, counters: Vec<Counter>) -> Result<()> {
-        self.write(move |db| {
-            let mut add = db.prepare_cached(
-                "INSERT INTO cache_counters (pack, name, value) VALUES (?1, ?2, ?3)
+        self.0
+            .write(move |db| {
+                let mut add = db.prepare_cached(
+                    "INSERT INTO cache_counters (pack, name, value) VALUES (?1, ?2, ?3)
                  ON CONFLICT (pack, name) DO UPDATE SET value = value + ?3",
-            )?;
-            for counter in &counters {
-                add.execute((&counter.pack, &counter.name, signed(counter.value)))?;
-            }
-            Ok(())
-        })
-        .await
+                )?;
+                for counter in &counters {
+                    add.execute((&counter.pack, &counter.name, signed(counter.value)))?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     async fn counters(&self) -> Result<Vec<Counter>> {
-        let found = self.read(|db| {
+        let found = self.0.read(|db| {
             let mut all = db.prepare_cached("SELECT pack, name, value FROM cache_counters ORDER BY pack, name")?;
             let rows = all.query_map([], |row| {
                 Ok(Counter { pack: row.get(0)?, name: row.get(1)?, value: unsigned(row.get(2)?) })
@@ -40,7 +41,7 @@ impl CounterRows for Sqlite {
 #[async_trait]
 impl StatisticRows for Sqlite {
     async fn add_statistics(&self, rows: Vec<Statistic>, oldest: Vec<(u32, i64)>) -> Result<()> {
-        let adding = self.read(move |db| {
+        let adding = self.0.read(move |db| {
             // The only writer of this connection, so a plain transaction is enough.
             let transaction = db.unchecked_transaction()?;
             let mut add = transaction.prepare_cached(
@@ -60,7 +61,7 @@ impl StatisticRows for Sqlite {
     }
 
     async fn statistics(&self) -> Result<Vec<Statistic>> {
-        let found = self.read(|db| {
+        let found = self.0.read(|db| {
             let mut all = db.prepare_cached("SELECT seconds, slot, pack, name, value FROM statistics")?;
             let rows = all.query_map([], |row| {
                 Ok(Statistic {

@@ -18,34 +18,35 @@ const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revisio
 #[async_trait]
 impl JobRows for Sqlite {
     async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
-        self.write(move |db| insert(db, &row, limit)).await
+        self.0.write(move |db| insert(db, &row, limit)).await
     }
 
     async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool> {
-        self.write(move |db| {
-            let mut save = db.prepare_cached(
-                "UPDATE jobs SET state = :state, revision = :revision, percent = :percent, message = :message,
+        self.0
+            .write(move |db| {
+                let mut save = db.prepare_cached(
+                    "UPDATE jobs SET state = :state, revision = :revision, percent = :percent, message = :message,
                  progress_at = :progress_at, started_at = :started_at, ended_at = :ended_at, expires_at = :expires_at,
                  error = :error, artifacts = :artifacts, kept = :kept, result = :result
                  WHERE id = :id AND owner = :owner AND revision < :revision AND ended_at IS NULL",
-            )?;
-            for (row, result) in &rows {
-                save.execute(named_params! {
-                    ":id": row.id, ":owner": owner.as_ref(), ":state": row.state, ":revision": signed(row.revision),
-                    ":percent": row.percent, ":message": row.message,
-                    ":progress_at": row.progress_at.map(Timestamp::micros),
-                    ":started_at": row.started_at.map(Timestamp::micros),
-                    ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
-                    ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept, ":result": result,
-                })?;
-            }
-            Ok(true)
-        })
-        .await
+                )?;
+                for (row, result) in &rows {
+                    save.execute(named_params! {
+                        ":id": row.id, ":owner": owner.as_ref(), ":state": row.state, ":revision": signed(row.revision),
+                        ":percent": row.percent, ":message": row.message,
+                        ":progress_at": row.progress_at.map(Timestamp::micros),
+                        ":started_at": row.started_at.map(Timestamp::micros),
+                        ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
+                        ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept, ":result": result,
+                    })?;
+                }
+                Ok(true)
+            })
+            .await
     }
 
     async fn job(&self, id: String, now: Timestamp) -> Result<Option<JobRow>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1 AND (ended_at IS NULL OR expires_at > ?2)");
             Ok(db.prepare_cached(&sql)?.query_row((&id, now.micros()), read).optional()?)
         });
@@ -53,7 +54,7 @@ impl JobRows for Sqlite {
     }
 
     async fn job_result(&self, id: String) -> Result<Option<Vec<u8>>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut find = db.prepare_cached("SELECT result FROM jobs WHERE id = ?1")?;
             Ok(find.query_row([&id], |row| row.get::<_, Option<Vec<u8>>>(0)).optional()?)
         });
@@ -63,7 +64,7 @@ impl JobRows for Sqlite {
     async fn gone_jobs(&self, ids: Vec<String>) -> Result<Vec<String>> {
         // Ids are hexadecimal digits.
         let asked = format!("[{}]", ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(","));
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut gone =
                 db.prepare_cached("SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)")?;
             Ok(gone.query_map([&asked], |row| row.get(0))?.collect::<Result<_, _>>()?)
@@ -74,7 +75,7 @@ impl JobRows for Sqlite {
 
     async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let whose = if filter.caller.is_some() { "tenant = :tenant AND subject = :subject AND" } else { "" };
             let mut all = db.prepare_cached(&format!(
                 "SELECT {COLUMNS} FROM jobs WHERE {whose} (ended_at IS NULL OR expires_at > :now)
@@ -98,7 +99,7 @@ impl JobRows for Sqlite {
     }
 
     async fn ask_to_cancel_job(&self, id: String, _: Timestamp, _: Timestamp) -> Result<bool> {
-        let asked = self.read(move |db| {
+        let asked = self.0.read(move |db| {
             let mut ask = db.prepare_cached("UPDATE jobs SET cancel = TRUE WHERE id = ?1 AND ended_at IS NULL")?;
             Ok(ask.execute([&id])?)
         });
@@ -106,7 +107,7 @@ impl JobRows for Sqlite {
     }
 
     async fn jobs_to_cancel(&self, owner: String) -> Result<Vec<String>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut all = db.prepare_cached("SELECT id FROM jobs WHERE owner = ?1 AND ended_at IS NULL AND cancel")?;
             Ok(all.query_map([&owner], |row| row.get(0))?.collect::<Result<_, _>>()?)
         });
@@ -115,7 +116,7 @@ impl JobRows for Sqlite {
 
     async fn end_lost_jobs(&self, errors: LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs> {
         let folder = self.locks();
-        let ended = self.read(move |db| {
+        let ended = self.0.read(move |db| {
             let owners: Vec<String> = db
                 .prepare_cached("SELECT DISTINCT owner FROM jobs WHERE ended_at IS NULL")?
                 .query_map([], |row| row.get(0))?
@@ -138,7 +139,7 @@ impl JobRows for Sqlite {
     }
 
     async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)> {
-        let forgotten = self.read(move |db| {
+        let forgotten = self.0.read(move |db| {
             let gone = db
                 .prepare_cached("DELETE FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL")?
                 .execute((&tenant, &subject))?;

@@ -16,29 +16,30 @@ use crate::idempotency::{Begun, Fence};
 impl KeyRows for Sqlite {
     async fn begin_key(&self, taking: TakeKey) -> Result<Begun> {
         let folder = self.locks();
-        self.write(move |db| {
-            db.prepare_cached("DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND expires_at <= ?3")?
-                .execute((&taking.name.scope, &taking.name.key, taking.now.micros()))?;
-            match state(db, &folder, &taking.name)? {
-                None => {}
-                Some(Begun::Lost { digest }) if taking.repeatable && digest == taking.digest => {}
-                Some(known) => return Ok(known),
-            }
-            db.prepare_cached(
-                "INSERT OR REPLACE INTO idempotency_keys (scope, key, digest, done, expires_at, owner, fence)
+        self.0
+            .write(move |db| {
+                db.prepare_cached("DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND expires_at <= ?3")?
+                    .execute((&taking.name.scope, &taking.name.key, taking.now.micros()))?;
+                match state(db, &folder, &taking.name)? {
+                    None => {}
+                    Some(Begun::Lost { digest }) if taking.repeatable && digest == taking.digest => {}
+                    Some(known) => return Ok(known),
+                }
+                db.prepare_cached(
+                    "INSERT OR REPLACE INTO idempotency_keys (scope, key, digest, done, expires_at, owner, fence)
                  VALUES (?1, ?2, ?3, FALSE, ?4, ?5, ?6)",
-            )?
-            .execute((
-                &taking.name.scope,
-                &taking.name.key,
-                &taking.digest,
-                taking.expires_at.micros(),
-                &*taking.owner,
-                taking.fence.0,
-            ))?;
-            Ok(Begun::New(taking.fence))
-        })
-        .await
+                )?
+                .execute((
+                    &taking.name.scope,
+                    &taking.name.key,
+                    &taking.digest,
+                    taking.expires_at.micros(),
+                    &*taking.owner,
+                    taking.fence.0,
+                ))?;
+                Ok(Begun::New(taking.fence))
+            })
+            .await
     }
 
     async fn finish_key(
@@ -48,42 +49,45 @@ impl KeyRows for Sqlite {
         answer: Option<Vec<u8>>,
         expires_at: Timestamp,
     ) -> Result<bool> {
-        self.write(move |db| {
-            let mut finish = db.prepare_cached(
-                "UPDATE idempotency_keys SET done = TRUE, answer = ?4, expires_at = ?5
+        self.0
+            .write(move |db| {
+                let mut finish = db.prepare_cached(
+                    "UPDATE idempotency_keys SET done = TRUE, answer = ?4, expires_at = ?5
                  WHERE scope = ?1 AND key = ?2 AND fence = ?3",
-            )?;
-            Ok(finish.execute((&key.scope, &key.key, fence.0, &answer, expires_at.micros()))? > 0)
-        })
-        .await
+                )?;
+                Ok(finish.execute((&key.scope, &key.key, fence.0, &answer, expires_at.micros()))? > 0)
+            })
+            .await
     }
 
     async fn abandon_key(&self, key: KeyName, fence: Fence) -> Result<()> {
-        self.write(move |db| {
-            db.prepare_cached(
-                "DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND fence = ?3 AND NOT done",
-            )?
-            .execute((&key.scope, &key.key, fence.0))?;
-            Ok(())
-        })
-        .await
+        self.0
+            .write(move |db| {
+                db.prepare_cached(
+                    "DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND fence = ?3 AND NOT done",
+                )?
+                .execute((&key.scope, &key.key, fence.0))?;
+                Ok(())
+            })
+            .await
     }
 
     async fn mark_key(&self, key: KeyName, expires_at: Timestamp) -> Result<()> {
-        self.write(move |db| {
-            db.prepare_cached(
-                "INSERT INTO idempotency_keys (scope, key, digest, done, expires_at, owner, fence)
+        self.0
+            .write(move |db| {
+                db.prepare_cached(
+                    "INSERT INTO idempotency_keys (scope, key, digest, done, expires_at, owner, fence)
                  VALUES (?1, ?2, X'', TRUE, ?3, '', X'')
                  ON CONFLICT (scope, key) DO UPDATE SET expires_at = ?3",
-            )?
-            .execute((&key.scope, &key.key, expires_at.micros()))?;
-            Ok(())
-        })
-        .await
+                )?
+                .execute((&key.scope, &key.key, expires_at.micros()))?;
+                Ok(())
+            })
+            .await
     }
 
     async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut taken =
                 db.prepare_cached("SELECT 1 FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND expires_at > ?3")?;
             let mut found = Vec::new();
@@ -98,7 +102,7 @@ impl KeyRows for Sqlite {
     }
 
     async fn key_ends(&self, scope: String, now: Timestamp, limit: usize) -> Result<Vec<(String, Timestamp)>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut ends = db.prepare_cached(
                 "SELECT key, expires_at FROM idempotency_keys WHERE scope = ?1 AND expires_at > ?2 LIMIT ?3",
             )?;
@@ -111,7 +115,7 @@ impl KeyRows for Sqlite {
     }
 
     async fn forget_keys(&self, caller: String) -> Result<u64> {
-        let deleted = self.read(move |db| {
+        let deleted = self.0.read(move |db| {
             let deleted = db
                 .prepare_cached("DELETE FROM idempotency_keys WHERE scope >= ?1 || '/' AND scope < ?1 || '0'")?
                 .execute([&caller])?;

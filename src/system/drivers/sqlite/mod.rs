@@ -5,6 +5,7 @@
 mod counters;
 mod jobs;
 mod keys;
+pub(crate) mod local;
 mod locks;
 mod queue;
 #[cfg(test)]
@@ -18,12 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use helmdeck_memory::drivers::sqlite::file::{DatabaseFile, FileIdentity};
+use helmdeck_memory::Result;
 use helmdeck_memory::drivers::sqlite::migrate::Migrations;
-use helmdeck_memory::{Result, StoreError};
-use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Connection;
 
+use self::local::LocalFile;
 use self::locks::FileLock;
 use crate::driver::{Driver, SweepTimes};
 use crate::replica::Lease;
@@ -47,89 +47,19 @@ static MIGRATIONS: Migrations = Migrations {
     ],
 };
 
-/// Size of the log at which it is moved into the database, in bytes.
-const LOG_BYTES: u64 = 1 << 20;
-
 /// The driver.
 #[derive(Debug)]
-pub(crate) struct Sqlite(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    file: DatabaseFile,
-    open: Mutex<Option<(Connection, FileIdentity)>>,
-}
+pub(crate) struct Sqlite(LocalFile);
 
 impl Sqlite {
     /// Returns the database at a path, without touching the file. It waits for another process's lock for `busy_timeout`.
     pub(crate) fn at(path: PathBuf, busy_timeout: Duration) -> Self {
-        let file = DatabaseFile::new(path, busy_timeout, LOG_BYTES, &MIGRATIONS);
-        Self(Arc::new(Shared { file, open: Mutex::new(None) }))
+        Self(LocalFile::new(path, busy_timeout, &MIGRATIONS))
     }
 
     /// Returns the folder with the locks of live processes.
     fn locks(&self) -> PathBuf {
-        self.0.file.path().with_file_name("jobs")
-    }
-
-    /// Runs work in a write transaction, and creates the database if it is missing.
-    ///
-    /// # Errors
-    /// `Unavailable`, `Corrupt`, and what `work` returns.
-    async fn write<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let shared = Arc::clone(&self.0);
-        blocking(move || {
-            shared.with(|db| {
-                let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                let result = work(&transaction)?;
-                transaction.commit()?;
-                Ok(result)
-            })
-        })
-        .await
-    }
-
-    /// Runs work on the database; `None` if there is no database yet. Creates no file.
-    ///
-    /// # Errors
-    /// `Unavailable`, `Corrupt`, and what `work` returns.
-    async fn read<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
-    ) -> Result<Option<T>> {
-        let shared = Arc::clone(&self.0);
-        blocking(move || {
-            if shared.file.identity()?.is_none() {
-                return Ok(None);
-            }
-            shared.with(|db| work(db)).map(Some)
-        })
-        .await
-    }
-}
-
-impl Shared {
-    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
-        let mut open = self.open.lock();
-        let mut gone = None;
-        if let Some((_, identity)) = &*open
-            && !self.file.is_still(identity)
-        {
-            gone = Some(*identity);
-            *open = None;
-        }
-        let (db, _) = match &mut *open {
-            Some(open) => open,
-            closed => closed.insert(self.file.open_for_writing(gone)?),
-        };
-        let result = work(db);
-        if matches!(result, Err(StoreError::Corrupt(_))) {
-            *open = None;
-        }
-        result
+        self.0.path().with_file_name("jobs")
     }
 }
 
@@ -144,11 +74,11 @@ fn empty_log(db: &Connection) -> Result<()> {
 #[async_trait]
 impl Driver for Sqlite {
     fn location(&self) -> String {
-        self.0.file.path().display().to_string()
+        self.0.path().display().to_string()
     }
 
     async fn exists(&self) -> Result<bool> {
-        Ok(self.read(|_| Ok(())).await?.is_some())
+        Ok(self.0.read(|_| Ok(())).await?.is_some())
     }
 
     async fn live_replicas(&self) -> Result<Option<u64>> {
@@ -161,7 +91,7 @@ impl Driver for Sqlite {
     }
 
     async fn sweep(&self, ended: SweepTimes) -> Result<u64> {
-        let deleted = self.read(move |db| {
+        let deleted = self.0.read(move |db| {
             let delete = |sql, time: i64| -> Result<usize> { Ok(db.prepare_cached(sql)?.execute([time])?) };
             Ok(delete("DELETE FROM idempotency_keys WHERE expires_at <= ?1", ended.now)?
                 + delete("DELETE FROM vault_uses WHERE last_at < ?1", ended.uses)?

@@ -38,7 +38,7 @@ impl QueueRows for Sqlite {
         if run.call.is_some() {
             return Err(no_queue());
         }
-        self.write(move |db| {
+        self.0.write(move |db| {
             let (pack, due_at) = (&run.pack, run.due_at.micros());
             let last: Option<i64> = db
                 .prepare_cached("SELECT max(due_at) FROM schedule_runs WHERE pack = ?1")?

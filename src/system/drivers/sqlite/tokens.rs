@@ -13,19 +13,20 @@ use crate::tokens::{ApiToken, TokenQuery, TokenReach, ancestors_of, ancestors_te
 #[async_trait]
 impl TokenRows for Sqlite {
     async fn insert_token(&self, token: ApiToken, digest: [u8; 32], seal: Option<Vec<u8>>) -> Result<bool> {
-        self.write(move |db| {
-            let (created_at, expires_at) = (token.created_at.micros(), token.expires_at.map(Timestamp::micros));
-            let mut is_live = db.prepare_cached(
-                "SELECT 1 FROM api_tokens
+        self.0
+            .write(move |db| {
+                let (created_at, expires_at) = (token.created_at.micros(), token.expires_at.map(Timestamp::micros));
+                let mut is_live = db.prepare_cached(
+                    "SELECT 1 FROM api_tokens
                  WHERE id = ?1 AND revoked_at IS NULL
                    AND (expires_at IS NULL OR (expires_at > ?2 AND expires_at >= ?3))",
-            )?;
-            for id in &token.ancestors {
-                if !is_live.exists((id, created_at, expires_at))? {
-                    return Ok(false);
+                )?;
+                for id in &token.ancestors {
+                    if !is_live.exists((id, created_at, expires_at))? {
+                        return Ok(false);
+                    }
                 }
-            }
-            db.prepare_cached(
+                db.prepare_cached(
                 "INSERT INTO api_tokens (id, digest, name, tenant, subject, scope, created_at, expires_at, ancestors,
                      seal)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -42,13 +43,13 @@ impl TokenRows for Sqlite {
                 ancestors_text(&token.ancestors),
                 seal,
             ))?;
-            Ok(true)
-        })
-        .await
+                Ok(true)
+            })
+            .await
     }
 
     async fn token(&self, id: String) -> Result<Option<TokenRow>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut find = db.prepare_cached("SELECT * FROM api_tokens, token_state WHERE id = ?1")?;
             Ok(find.query_row([&id], stored).optional()?)
         });
@@ -56,25 +57,28 @@ impl TokenRows for Sqlite {
     }
 
     async fn token_head(&self) -> Result<Option<(u64, Option<Vec<u8>>)>> {
-        self.read(|db| {
-            let mut find = db.prepare_cached("SELECT generation, head FROM token_state")?;
-            Ok(find.query_row([], |row| Ok((unsigned(row.get(0)?), row.get(1)?)))?)
-        })
-        .await
+        self.0
+            .read(|db| {
+                let mut find = db.prepare_cached("SELECT generation, head FROM token_state")?;
+                Ok(find.query_row([], |row| Ok((unsigned(row.get(0)?), row.get(1)?)))?)
+            })
+            .await
     }
 
     async fn first_token_head(&self, head: Vec<u8>) -> Result<()> {
-        self.write(move |db| {
-            let mut first =
-                db.prepare_cached("UPDATE token_state SET head = ?1, generation = generation + 1 WHERE head IS NULL")?;
-            first.execute([head])?;
-            Ok(())
-        })
-        .await
+        self.0
+            .write(move |db| {
+                let mut first = db.prepare_cached(
+                    "UPDATE token_state SET head = ?1, generation = generation + 1 WHERE head IS NULL",
+                )?;
+                first.execute([head])?;
+                Ok(())
+            })
+            .await
     }
 
     async fn seal_tokens(&self, decide: DecideSeals) -> Result<()> {
-        let sealed = self.read(move |db| {
+        let sealed = self.0.read(move |db| {
             let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
             let head: Option<Vec<u8>> =
                 transaction.prepare_cached("SELECT head FROM token_state")?.query_row([], |row| row.get(0))?;
@@ -95,7 +99,7 @@ impl TokenRows for Sqlite {
     }
 
     async fn tokens(&self) -> Result<Vec<ApiToken>> {
-        let found = self.read(|db| {
+        let found = self.0.read(|db| {
             let mut all = db.prepare_cached("SELECT * FROM api_tokens ORDER BY created_at, id")?;
             let rows = all.query_map([], row)?;
             Ok(rows.collect::<Result<_, _>>()?)
@@ -104,7 +108,7 @@ impl TokenRows for Sqlite {
     }
 
     async fn token_page(&self, query: TokenQuery) -> Result<Vec<ApiToken>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut page = db.prepare_cached(
                 "SELECT * FROM api_tokens
                  WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR subject = ?2)
@@ -127,7 +131,7 @@ impl TokenRows for Sqlite {
     }
 
     async fn use_up_token(&self, id: String, now: Timestamp, next: NextHead) -> Result<bool> {
-        let changed = self.read(move |db| {
+        let changed = self.0.read(move |db| {
             end(
                 db,
                 "UPDATE api_tokens SET revoked_at = ?2, used_at = ?2
@@ -141,7 +145,7 @@ impl TokenRows for Sqlite {
     }
 
     async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp, next: NextHead) -> Result<bool> {
-        let changed = self.read(move |db| {
+        let changed = self.0.read(move |db| {
             let (tenant, subject) = reach.caller.unzip();
             end(
                 db,
@@ -162,7 +166,7 @@ impl TokenRows for Sqlite {
     }
 
     async fn forget_ended_tokens(&self, tenant: String, subject: String, now: Timestamp) -> Result<(u64, u64)> {
-        let forgotten = self.read(move |db| {
+        let forgotten = self.0.read(move |db| {
             let gone = db
                 .prepare_cached(
                     "DELETE FROM api_tokens
@@ -181,7 +185,7 @@ impl TokenRows for Sqlite {
     }
 
     async fn token_used(&self, id: String, now: Timestamp, last: i64) -> Result<()> {
-        let noted = self.read(move |db| {
+        let noted = self.0.read(move |db| {
             let mut note = db.prepare_cached(
                 "UPDATE api_tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at <= ?3)",
             )?;

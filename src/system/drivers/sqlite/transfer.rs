@@ -11,7 +11,7 @@ use crate::transfer::{RESULTS, Row, Table, TableRows, Type, Value};
 #[async_trait]
 impl TableRows for Sqlite {
     async fn rows(&self, table: &'static Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let names = columns(table, table.columns.len());
             let keys = columns(table, table.keys);
             let mut wheres = Vec::new();
@@ -31,26 +31,28 @@ impl TableRows for Sqlite {
     }
 
     async fn put_rows(&self, table: &'static Table, rows: Vec<Row>) -> Result<()> {
-        self.write(move |db| {
-            let sql = if table.name == RESULTS {
-                "UPDATE jobs SET result = ?2 WHERE id = ?1".to_owned()
-            } else {
-                let (names, places) = (columns(table, table.columns.len()), places(table.columns.len()));
-                let keys = columns(table, table.keys);
-                let others = table.columns[table.keys..].iter().map(|(name, _)| format!("{name} = excluded.{name}"));
-                let others = others.collect::<Vec<_>>().join(", ");
-                format!(
-                    "INSERT INTO {} ({names}) VALUES ({places}) ON CONFLICT ({keys}) DO UPDATE SET {others}",
-                    table.sqlite
-                )
-            };
-            let mut put = db.prepare_cached(&sql)?;
-            for row in rows {
-                put.execute(params_from_iter(row))?;
-            }
-            Ok(())
-        })
-        .await
+        self.0
+            .write(move |db| {
+                let sql = if table.name == RESULTS {
+                    "UPDATE jobs SET result = ?2 WHERE id = ?1".to_owned()
+                } else {
+                    let (names, places) = (columns(table, table.columns.len()), places(table.columns.len()));
+                    let keys = columns(table, table.keys);
+                    let others =
+                        table.columns[table.keys..].iter().map(|(name, _)| format!("{name} = excluded.{name}"));
+                    let others = others.collect::<Vec<_>>().join(", ");
+                    format!(
+                        "INSERT INTO {} ({names}) VALUES ({places}) ON CONFLICT ({keys}) DO UPDATE SET {others}",
+                        table.sqlite
+                    )
+                };
+                let mut put = db.prepare_cached(&sql)?;
+                for row in rows {
+                    put.execute(params_from_iter(row))?;
+                }
+                Ok(())
+            })
+            .await
     }
 }
 

@@ -13,11 +13,11 @@ use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
 #[async_trait]
 impl VaultRows for Sqlite {
     async fn vault_generation(&self) -> Result<u64> {
-        Ok(self.read(|db| Ok(state(db)?.generation)).await?.unwrap_or(0))
+        Ok(self.0.read(|db| Ok(state(db)?.generation)).await?.unwrap_or(0))
     }
 
     async fn vault(&self) -> Result<(VaultState, Vec<VaultRow>)> {
-        let found = self.read(|db| {
+        let found = self.0.read(|db| {
             let snapshot = db.unchecked_transaction()?;
             Ok((state(&snapshot)?, rows(&snapshot)?))
         });
@@ -25,7 +25,7 @@ impl VaultRows for Sqlite {
     }
 
     async fn change_vault(&self, decide: Decide) -> Result<()> {
-        let changing = self.write(move |db| {
+        let changing = self.0.write(move |db| {
             let change = decide(&state(db)?, rows(db)?);
             if let Some(change) = &change {
                 apply(db, change)?;
@@ -34,38 +34,39 @@ impl VaultRows for Sqlite {
         });
         if changing.await? {
             // Old rows are sealed, so a reader may delay their removal from the log.
-            let _ = self.read(empty_log).await;
+            let _ = self.0.read(empty_log).await;
         }
         Ok(())
     }
 
     async fn add_vault_uses(&self, uses: Vec<VaultUse>) -> Result<()> {
-        self.write(move |db| {
-            let mut add = db.prepare_cached(
-                "INSERT INTO vault_uses (name, tenant, subject, pack, day, granted, refused, last_at)
+        self.0
+            .write(move |db| {
+                let mut add = db.prepare_cached(
+                    "INSERT INTO vault_uses (name, tenant, subject, pack, day, granted, refused, last_at)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                  ON CONFLICT (name, tenant, subject, pack, day) DO UPDATE
                  SET granted = granted + ?6, refused = refused + ?7, last_at = max(last_at, ?8)",
-            )?;
-            for entry in &uses {
-                add.execute((
-                    &entry.name,
-                    &entry.tenant,
-                    &entry.subject,
-                    &entry.pack,
-                    entry.day,
-                    signed(entry.granted),
-                    signed(entry.refused),
-                    entry.last_at.micros(),
-                ))?;
-            }
-            Ok(())
-        })
-        .await
+                )?;
+                for entry in &uses {
+                    add.execute((
+                        &entry.name,
+                        &entry.tenant,
+                        &entry.subject,
+                        &entry.pack,
+                        entry.day,
+                        signed(entry.granted),
+                        signed(entry.refused),
+                        entry.last_at.micros(),
+                    ))?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     async fn forget_vault_uses(&self, tenant: String, subject: String) -> Result<u64> {
-        let gone = self.read(move |db| {
+        let gone = self.0.read(move |db| {
             let gone = db
                 .prepare_cached("DELETE FROM vault_uses WHERE tenant = ?1 AND subject = ?2")?
                 .execute((&tenant, &subject))?;
@@ -83,7 +84,7 @@ impl VaultRows for Sqlite {
         caller: Option<(String, String)>,
         limit: usize,
     ) -> Result<Vec<VaultUse>> {
-        let found = self.read(move |db| {
+        let found = self.0.read(move |db| {
             let mut all = db.prepare_cached(
                 "SELECT name, tenant, subject, pack, day, granted, refused, last_at FROM vault_uses
                  WHERE (?1 IS NULL OR name = ?1) AND (?2 IS NULL OR (tenant = ?2 AND subject = ?3))
