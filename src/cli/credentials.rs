@@ -48,6 +48,10 @@ impl Secrets for Credentials {
         self.of(name).missing(name)
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.vault.as_ref().and_then(|vault| vault.trouble())
+    }
+
     fn generation(&self) -> u64 {
         // The environment was read once at the start; only the vault changes.
         self.vault.as_ref().map_or(0, |vault| vault.generation())

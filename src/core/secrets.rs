@@ -150,6 +150,11 @@ pub trait Secrets: Send + Sync + 'static {
         crate::Error::new(crate::Code::CredentialInvalid, message)
     }
 
+    /// Returns why credentials cannot be read; `None` if they can.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// Returns a number that changes with every change of a grant or credential.
     ///
     /// An answer with another number is looked up again.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::ServerConfig;
+use crate::access::Access;
 use crate::draining::Draining;
 use crate::idempotency::{Idempotency, Ledger};
 use crate::limits::Replicas;
@@ -32,6 +33,7 @@ struct AppState {
     document: DocumentState,
     project: ProjectState,
     operator: OperatorState,
+    access: Option<Arc<Access>>,
     draining: Draining,
 }
 
@@ -41,8 +43,8 @@ pub(crate) struct AppParts {
     pub(crate) ledger: Option<Ledger>,
     pub(crate) operator: Operator,
     pub(crate) project: ProjectSettings,
-    /// Whether callers must authenticate.
-    pub(crate) authenticates: bool,
+    /// Authentication of callers; `None` = it is off.
+    pub(crate) access: Option<Arc<Access>>,
     pub(crate) replicas: Replicas,
 }
 
@@ -54,9 +56,9 @@ impl App {
         clock: Arc<dyn Clock>,
         parts: AppParts,
     ) -> Self {
-        let AppParts { ledger, operator, project, authenticates, replicas } = parts;
+        let AppParts { ledger, operator, project, access, replicas } = parts;
         let limits = RequestLimits::of(config);
-        let document = DocumentState { engine: engine.clone(), authenticates };
+        let document = DocumentState { engine: engine.clone(), authenticates: access.is_some() };
         let engine = EngineState { engine, limits };
         let events = EventState::new(engine.clone(), config.max_event_streams, clock.now());
         let tasks = TaskTracker::new();
@@ -80,6 +82,7 @@ impl App {
             document,
             project: ProjectState::new(project, limits),
             operator,
+            access,
             draining,
         }))
     }
@@ -134,5 +137,6 @@ parts! {
     DocumentState: app => app.0.document;
     ProjectState: app => app.0.project;
     OperatorState: app => app.0.operator;
+    Option<Arc<Access>>: app => app.0.access;
     Draining: app => app.0.draining;
 }

@@ -75,9 +75,9 @@ struct Live {
 }
 
 impl Live {
-    fn new(config: &ServerConfig, replicas: &Replicas) -> Self {
+    fn new(config: &ServerConfig, replicas: &Replicas, authenticates: bool) -> Self {
         Self {
-            guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
+            guard: Guard::new(&config.allowed_hosts, &config.allowed_origins, authenticates),
             rate: Rate::new(config.rate_per_second, config.rate_burst, replicas.clone()).map(Arc::new),
         }
     }
@@ -101,7 +101,7 @@ impl EntryService {
             limit => Each::over(limit, replicas.clone()),
         };
         Self(Arc::new(Inner {
-            live: RwLock::new(Live::new(config, &replicas)),
+            live: RwLock::new(Live::new(config, &replicas, access.is_some())),
             in_flight: InFlight::new(config.max_requests),
             callers,
             access,
@@ -117,7 +117,7 @@ impl EntryService {
 
     /// Applies hosts, origins and rates of a configuration to new requests.
     pub(crate) fn reload(&self, config: &ServerConfig) {
-        *self.0.live.write() = Live::new(config, &self.0.replicas);
+        *self.0.live.write() = Live::new(config, &self.0.replicas, self.0.access.is_some());
     }
 
     /// Answers one request. `peer` counts the running requests of its address.

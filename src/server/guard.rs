@@ -11,7 +11,7 @@ use http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::body;
-use crate::entry::is_page;
+use crate::entry::{is_health, is_page};
 use crate::problem::Problem;
 
 /// Where the browser says a request came from (<https://www.w3.org/TR/fetch-metadata/>).
@@ -19,11 +19,16 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
+/// Route of the counters.
+const METRICS: &str = "/metrics";
+
 /// The names of this server and the origins that may call it.
 #[derive(Debug)]
 pub(crate) struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// Whether `/metrics` needs a token, so that its host does not matter.
+    authenticates: bool,
 }
 
 /// Parts of a request that the check needs.
@@ -37,17 +42,20 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Guard {
-    /// Makes the check from the operator's two lists.
-    pub(crate) fn new(hosts: &[String], origins: &[String]) -> Self {
+    /// Makes the check from the operator's two lists. `authenticates` says whether callers need a token.
+    pub(crate) fn new(hosts: &[String], origins: &[String], authenticates: bool) -> Self {
         let lower = |list: &[String]| list.iter().map(|text| text.to_ascii_lowercase()).collect();
-        Self { hosts: lower(hosts), origins: lower(origins) }
+        Self { hosts: lower(hosts), origins: lower(origins), authenticates }
     }
 
     /// Refuses requests that were not addressed to this server, or come from a page of another origin.
     ///
     /// Returns the origin if it is one of `allowed_origins`: its page may read the answer.
     pub(crate) fn check<'a>(&self, asked: &Asked<'a>) -> Result<Option<&'a HeaderValue>, Problem> {
-        let host = self.check_host(asked.uri, asked.headers)?;
+        let host = match self.check_host(asked.uri, asked.headers) {
+            Err(_) if self.is_probe(asked) => return Ok(None),
+            checked => checked?,
+        };
         let mut origins = asked.headers.get_all(ORIGIN).iter();
         let origin = match (origins.next(), origins.next()) {
             (None, _) => None,
@@ -73,6 +81,14 @@ impl Guard {
             return Err(foreign());
         }
         Ok(None)
+    }
+
+    /// Says whether a request is one of a balancer or of Prometheus: it goes to the address or the name of one server of
+    /// several, and is not from a browser.
+    fn is_probe(&self, asked: &Asked<'_>) -> bool {
+        let path = asked.uri.path();
+        let open = is_health(path) || (self.authenticates && path == METRICS);
+        open && !asked.headers.contains_key(ORIGIN) && !asked.headers.contains_key(SEC_FETCH_SITE)
     }
 
     fn check_host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
@@ -185,7 +201,7 @@ mod tests {
 
     #[test]
     fn this_machine_goes_by_its_loopback_names_only() {
-        let guard = Guard::new(&[], &[]);
+        let guard = Guard::new(&[], &[], false);
         for host in
             ["localhost", "LOCALHOST:7700", "127.0.0.1", "127.9.9.9:1", "[::1]", "[::1]:7700", "[::ffff:127.0.0.1]:1"]
         {
@@ -210,21 +226,21 @@ mod tests {
 
     #[test]
     fn a_missing_or_doubled_host_is_a_bad_request() {
-        let guard = Guard::new(&[], &[]);
+        let guard = Guard::new(&[], &[], false);
         assert_eq!(check(&guard, "/", &[]), Some(400));
         assert_eq!(check(&guard, "/", &[("host", "localhost"), ("host", "localhost")]), Some(400));
     }
 
     #[test]
     fn absolute_targets_are_checked_too() {
-        let guard = Guard::new(&[], &[]);
+        let guard = Guard::new(&[], &[], false);
         assert_eq!(check(&guard, "http://evil.example/x", &[("host", "localhost")]), Some(403));
         assert_eq!(check(&guard, "http://127.0.0.1:7700/x", &[("host", "localhost")]), None);
     }
 
     #[test]
     fn origin_must_match_scheme_name_and_port() {
-        let guard = Guard::new(&[], &[]);
+        let guard = Guard::new(&[], &[], false);
         for (host, origin) in [
             ("localhost:7700", "http://localhost:7700"),
             ("LOCALHOST:7700", "http://localhost:7700"),
@@ -258,7 +274,7 @@ mod tests {
 
     #[test]
     fn body_from_a_page_must_be_json() {
-        let guard = Guard::new(&[], &["https://app.example".to_owned()]);
+        let guard = Guard::new(&[], &["https://app.example".to_owned()], false);
         for origin in ["http://localhost", "https://app.example"] {
             let from = [("host", "localhost"), ("origin", origin)];
             assert_eq!(post(&guard, &from), Some(415), "{origin}: no type");
@@ -275,7 +291,7 @@ mod tests {
 
     #[test]
     fn fetch_metadata_of_other_sites_is_refused() {
-        let guard = Guard::new(&[], &["https://app.example".to_owned()]);
+        let guard = Guard::new(&[], &["https://app.example".to_owned()], false);
         for site in ["cross-site", "same-site", "", "x"] {
             assert_eq!(check(&guard, "/", &[("host", "localhost"), ("sec-fetch-site", site)]), Some(403), "{site}");
             let json = [("host", "localhost"), ("content-type", "application/json"), ("sec-fetch-site", site)];
@@ -290,7 +306,7 @@ mod tests {
 
     #[test]
     fn followed_link_reaches_pages_only() {
-        let guard = Guard::new(&[], &[]);
+        let guard = Guard::new(&[], &[], false);
         let link = [
             ("host", "localhost"),
             ("sec-fetch-site", "cross-site"),
@@ -311,6 +327,7 @@ mod tests {
         let guard = Guard::new(
             &["Deck.Example".to_owned(), "port.example:8443".to_owned()],
             &["https://app.example".to_owned()],
+            false,
         );
         assert_eq!(check(&guard, "/", &[("host", "deck.example:9000")]), None);
         assert_eq!(check(&guard, "/", &[("host", "port.example:8443")]), None);
@@ -321,5 +338,21 @@ mod tests {
         let told = |origin| ask(&guard, &Method::GET, "/", &[("host", "localhost"), ("origin", origin)], false);
         assert_eq!(told("https://app.example"), Ok(Some("https://app.example".to_owned())));
         assert_eq!(told("http://localhost"), Ok(None), "its own page needs no permission to read");
+    }
+
+    #[test]
+    fn probes_reach_a_server_by_any_name() {
+        let host = ("host", "10.1.2.3:7700");
+        let (open, closed) = (Guard::new(&[], &[], false), Guard::new(&[], &[], true));
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(check(&open, path, &[host]), None, "{path}");
+            // A page behind a name that was made to point here.
+            assert_eq!(check(&open, path, &[host, ("sec-fetch-site", "same-origin")]), Some(403));
+            assert_eq!(check(&open, path, &[host, ("origin", "http://10.1.2.3:7700")]), Some(403));
+        }
+        assert_eq!(check(&closed, "/metrics", &[host]), None, "it needs a token");
+        assert_eq!(check(&open, "/metrics", &[host]), Some(403));
+        assert_eq!(check(&closed, "/api/v1/packs", &[host]), Some(403));
+        assert_eq!(check(&closed, "/metrics/x", &[host]), Some(403));
     }
 }

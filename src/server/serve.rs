@@ -280,7 +280,8 @@ impl Server {
         });
         let (tracer, clock) = (self.tracer, Arc::clone(&self.clock));
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, clock, self.extra, sealed, tracer.clone());
-        let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
+        let clock = Arc::clone(&self.clock);
+        let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&clock))));
         #[cfg(feature = "ui")]
         let parts = crate::ui::Parts {
             memory: self.engine.memory().is_some(),
@@ -292,11 +293,10 @@ impl Server {
             ledger: self.ledger,
             operator: self.operator,
             project: self.project,
-            authenticates,
+            access: access.clone(),
             replicas: self.replicas.clone(),
         };
         let app = App::new(self.engine, self.conversations, &self.config, clock, app_parts);
-        let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
         let build = {
             let (app, receiver, spans) = (app.clone(), self.receiver, tracer.is_some());
             #[cfg(feature = "ui")]

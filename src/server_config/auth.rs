@@ -14,6 +14,9 @@ pub const MIN_SECRET_BYTES: usize = 32;
 /// Maximum difference between two clocks.
 const MAX_LEEWAY: Duration = Duration::from_secs(5 * 60);
 
+/// Maximum time for which a token is good whose record cannot be reached.
+const MAX_GRACE: Duration = Duration::from_secs(24 * 3600);
+
 /// Settings of authentication. It is off without `api_tokens`, `jwks` and a shared secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -45,6 +48,9 @@ pub struct AuthConfig {
     /// Maximum clock difference between issuer and server; 30 s by default, at most 5 min.
     #[serde(with = "text")]
     pub leeway: Duration,
+    /// How long an API token that was good stays good while its record cannot be reached; 5 min by default, 0 = not at all.
+    #[serde(with = "text")]
+    pub grace: Duration,
     /// Scopes of callers without a token; empty (the default) = they are refused.
     ///
     /// Allowed words are `packs:run`, `packs:run:<glob>` and `metrics:read`.
@@ -63,6 +69,7 @@ impl Default for AuthConfig {
             tokens_by_jwt: false,
             session_claim: "session_id".to_owned(),
             leeway: Duration::from_secs(30),
+            grace: Duration::from_secs(5 * 60),
             anonymous_scope: String::new(),
         }
     }
@@ -95,6 +102,9 @@ impl AuthConfig {
         }
         if self.leeway > MAX_LEEWAY {
             return Err("leeway is over 5m; set the clocks instead".to_owned());
+        }
+        if self.grace > MAX_GRACE {
+            return Err("grace is over 1d; a revoked token would be good for as long".to_owned());
         }
         self.anonymous().map(drop)
     }

@@ -38,3 +38,11 @@ pub enum VaultError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl VaultError {
+    /// Returns whether the database cannot be reached now, and may be later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_temporary())
+    }
+}

@@ -47,6 +47,8 @@ struct VaultCache {
     /// The highest counter of a head that was seen.
     counter: u64,
     credentials: HashMap<String, Credential>,
+    /// Why the database was not read yet; `None` = it was.
+    unread: Option<String>,
 }
 
 struct Credential {
@@ -64,26 +66,61 @@ impl Vault {
     /// # Errors
     /// `WrongKey`, `Store`. A row that does not open is logged, and no caller may use it.
     pub async fn open(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Result<Self> {
-        let (state, rows) = system.vault().await?;
-        let sealer = Sealer(ring);
-        prove(&sealer, &state, &rows)?;
-        let known = RwLock::new(Arc::new(read(&sealer, &state, rows, 0)));
+        let vault = Self::unread(system, ring, clock);
+        vault.refresh().await?;
+        Ok(vault)
+    }
+
+    /// As [`Vault::open`], but a database that cannot be reached is no error: [`Vault::watch`] reads it as soon as it can.
+    /// Until then every credential is `overloaded`.
+    ///
+    /// # Errors
+    /// `WrongKey`; `Store` for a database that is damaged.
+    pub async fn open_when_reachable(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Result<Self> {
+        let vault = Self::unread(system, ring, clock);
+        match vault.refresh().await {
+            Err(error) if !error.is_temporary() => Err(error),
+            _ => Ok(vault),
+        }
+    }
+
+    fn unread(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Self {
+        let unread = Some("it was not read yet".to_owned());
+        let known = RwLock::new(Arc::new(VaultCache { unread, ..VaultCache::default() }));
         let (seen, uses) = (AtomicU64::new(0), Uses::default());
-        Ok(Self(Arc::new(Inner { system, sealer, clock, known, seen, uses })))
+        Self(Arc::new(Inner { system, sealer: Sealer(ring), clock, known, seen, uses }))
     }
 
     /// Reads the vault again if it has changed. Returns whether it did.
     ///
     /// # Errors
-    /// `Store`; then everything stays as it was read last.
+    /// `Store`, and `WrongKey` at the first time; then everything stays as it was read last.
     pub async fn refresh(&self) -> Result<bool> {
         let inner = &self.0;
-        if inner.system.vault_generation().await? == inner.known().generation {
-            return Ok(false);
-        }
-        let (state, rows) = inner.system.vault().await?;
-        let known = Arc::new(read(&inner.sealer, &state, rows, inner.known().counter));
-        *inner.known.write() = known;
+        let before = inner.known();
+        let read = async {
+            if before.unread.is_none() && inner.system.vault_generation().await? == before.generation {
+                return Ok(None);
+            }
+            let (state, rows) = inner.system.vault().await?;
+            if before.unread.is_some() {
+                prove(&inner.sealer, &state, &rows)?;
+            }
+            Ok(Some(read(&inner.sealer, &state, rows, before.counter)))
+        };
+        let answer: Result<Option<VaultCache>> = read.await;
+        let known = match answer {
+            Ok(None) => return Ok(false),
+            Ok(Some(known)) => known,
+            Err(error) => {
+                if before.unread.is_some() {
+                    let unread = Some(error.to_string());
+                    *inner.known.write() = Arc::new(VaultCache { unread, ..VaultCache::default() });
+                }
+                return Err(error);
+            }
+        };
+        *inner.known.write() = Arc::new(known);
         inner.seen.fetch_add(1, Ordering::AcqRel);
         Ok(true)
     }
@@ -177,6 +214,7 @@ fn read(sealer: &Sealer, state: &VaultState, rows: Vec<VaultRow>, seen: u64) -> 
     VaultCache {
         generation: state.generation,
         counter: head.counter().max(seen),
+        unread: None,
         credentials: rows.into_iter().map(credential).collect(),
     }
 }
@@ -195,6 +233,10 @@ impl Inner {
         then: impl FnOnce(&About, &VaultRow) -> helmdeck_core::Result<T>,
     ) -> helmdeck_core::Result<Option<T>> {
         let known = self.known();
+        if let Some(why) = &known.unread {
+            let message = format!("the vault cannot be read yet: {why}");
+            return Err(Error::new(Code::Overloaded, message).with_retry_after(LOOK_EVERY));
+        }
         let Some(credential) = known.credentials.get(name) else { return Ok(None) };
         match &credential.about {
             Some(about) if about.allows(identity, pack.as_str()) => then(about, &credential.row).map(Some),
@@ -243,6 +285,10 @@ impl Secrets for Vault {
 
     fn missing(&self, name: &str) -> Error {
         refusal(name)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.0.known().unread.clone()
     }
 
     fn generation(&self) -> u64 {

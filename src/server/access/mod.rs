@@ -12,6 +12,7 @@ mod jwt;
 mod pages;
 #[cfg(feature = "ui")]
 pub(crate) mod provider;
+mod record;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use helmdeck_core::{
     Caller, Clock, Code, Credential, Error, Identity, Permissions, SignIn, Timestamp, TokenCredential,
 };
 use helmdeck_egress::Egress;
+use helmdeck_memory::StoreError;
 use helmdeck_server_config::{AuthConfig, KeySource};
 use helmdeck_system::System;
 use helmdeck_system::tokens::{ApiToken, LINK, OF_JWT, PAGES, PREFIX, PresentedToken, ProvenToken, USED_EVERY};
@@ -39,6 +41,7 @@ use crate::problem::Problem;
 use challenge::{Refusal, challenge};
 use jwks::{Jwks, Source};
 use jwt::{Reason, Rules, Unverified};
+use record::TokenRecord;
 
 /// Maximum number of verified tokens in the cache.
 const MAX_KNOWN: u64 = 10_000;
@@ -61,6 +64,7 @@ pub struct Auth {
     #[cfg(feature = "ui")]
     provider: Option<provider::ProviderConfig>,
     anonymous: Option<Permissions>,
+    grace: Duration,
 }
 
 impl Auth {
@@ -105,6 +109,7 @@ impl Auth {
             #[cfg(feature = "ui")]
             provider: provider::ProviderConfig::new(config, egress),
             anonymous,
+            grace: config.grace,
         }))
     }
 
@@ -147,10 +152,26 @@ pub(crate) struct Access {
     anonymous: Caller,
     /// Keyed by the SHA-256 of the token.
     known: Cache<[u8; 32], VerifiedToken>,
+    /// The record of API tokens and of browsers.
+    record: TokenRecord,
+    grace: Duration,
     clock: Arc<dyn Clock>,
 }
 
 helmdeck_core::redacted_debug!(Access, this => rules = this.rules);
+
+/// State of the record of API tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecordState {
+    /// API tokens are off.
+    Unused,
+    /// It can be reached.
+    Reachable,
+    /// It cannot, and tokens that were good are still good.
+    InGrace,
+    /// It cannot, for so long that no token is accepted.
+    Away,
+}
 
 /// A token that was verified recently.
 #[derive(Debug, Clone)]
@@ -160,6 +181,8 @@ struct VerifiedToken {
     ends: Timestamp,
     /// When the entry expires, by the monotonic clock.
     until: Duration,
+    /// Until when it counts while the record of tokens cannot be reached, by the monotonic clock.
+    grace_until: Duration,
     /// The key set that it was verified with; `None` = none.
     keys: Option<u64>,
 }
@@ -177,7 +200,9 @@ impl Access {
             provider: auth.provider.map(provider::Provider::new),
             anonymous: Caller::new(Identity::anonymous(), auth.anonymous.unwrap_or_default()),
             // The cache uses the system clock, only to free memory. Our clock decides.
-            known: Cache::builder().max_capacity(MAX_KNOWN).time_to_live(JWT_KNOWN_FOR).build(),
+            known: Cache::builder().max_capacity(MAX_KNOWN).time_to_live(auth.grace.max(JWT_KNOWN_FOR)).build(),
+            record: TokenRecord::default(),
+            grace: auth.grace,
             clock,
         }
     }
@@ -220,25 +245,81 @@ impl Access {
         good.then_some(known.caller)
     }
 
-    async fn proven(&self, token: &str, digest: [u8; 32]) -> Result<Caller, Problem> {
-        let began = self.clock.monotonic();
-        let Proof { caller, ends, keys, lives } = match self.check(token).await {
-            Ok(proof) => proof,
-            Err(Trouble::Bad(reason)) => {
-                tracing::info!(%reason, "a request was refused: its token is not valid");
-                return Err(challenge(Refusal::InvalidToken, bearer::INVALID));
-            }
-            Err(Trouble::Unavailable(error)) => return Err(error.into()),
-        };
-        let until = began.saturating_add(lives);
-        self.known.insert(digest, VerifiedToken { caller: caller.clone(), ends, until, keys });
-        Ok(caller)
+    /// Returns the caller of a token that was good a short while ago, for as long as its record cannot be reached.
+    fn in_grace(&self, digest: &[u8; 32]) -> Option<Caller> {
+        let known = self.known.get(digest)?;
+        let good = self.clock.monotonic() < known.grace_until && self.clock.now() < known.ends;
+        good.then_some(known.caller)
     }
 
-    async fn check(&self, token: &str) -> Result<Proof, Trouble> {
-        if let (Some(system), true) = (&self.tokens, token.starts_with(PREFIX)) {
-            return self.check_api_token(system, token).await;
+    /// Asks the record of tokens for a proof, and remembers it. While the record cannot be reached, a token that was good a
+    /// short while ago is good.
+    async fn proven_by_record(
+        &self,
+        digest: [u8; 32],
+        question: impl Future<Output = Result<Proof, Trouble>>,
+    ) -> Result<Caller, Trouble> {
+        let began = self.clock.monotonic();
+        let good = self.in_grace(&digest);
+        if let Some(caller) = &good
+            && !self.record.is_due(began)
+        {
+            return Ok(caller.clone());
         }
+        let failed = |trouble: &Trouble| matches!(trouble, Trouble::Unavailable(_));
+        match self.record.ask(good.is_some(), || self.clock.monotonic(), question, failed).await {
+            Ok(proof) => Ok(self.remember(digest, proof, began)),
+            Err(Trouble::Unavailable(error)) => good.ok_or(Trouble::Unavailable(error)),
+            Err(Trouble::Bad(reason)) => {
+                self.known.invalidate(&digest);
+                Err(Trouble::Bad(reason))
+            }
+        }
+    }
+
+    fn remember(&self, digest: [u8; 32], proof: Proof, began: Duration) -> Caller {
+        let Proof { caller, ends, keys, lives } = proof;
+        let until = began.saturating_add(lives);
+        let grace_until = if keys.is_none() { until.max(began.saturating_add(self.grace)) } else { until };
+        self.known.insert(digest, VerifiedToken { caller: caller.clone(), ends, until, grace_until, keys });
+        caller
+    }
+
+    /// Asks the record of API tokens whether it can be reached.
+    pub(crate) async fn record_state(&self) -> RecordState {
+        let Some(system) = &self.tokens else { return RecordState::Unused };
+        let question =
+            async { system.vault_generation().await.map_err(|error| Trouble::Unavailable(unreachable_record(error))) };
+        if self.record.is_due(self.clock.monotonic()) {
+            let failed = |trouble: &Trouble| matches!(trouble, Trouble::Unavailable(_));
+            let _ = self.record.ask(true, || self.clock.monotonic(), question, failed).await;
+        }
+        match self.record.away_for(self.clock.monotonic()) {
+            None => RecordState::Reachable,
+            Some(away) if away < self.grace => RecordState::InGrace,
+            Some(_) => RecordState::Away,
+        }
+    }
+
+    async fn proven(&self, token: &str, digest: [u8; 32]) -> Result<Caller, Problem> {
+        let began = self.clock.monotonic();
+        let caller = match &self.tokens {
+            Some(system) if token.starts_with(PREFIX) => {
+                self.proven_by_record(digest, self.check_api_token(system, token)).await
+            }
+            _ => self.check_jwt(token).await.map(|proof| self.remember(digest, proof, began)),
+        };
+        match caller {
+            Ok(caller) => Ok(caller),
+            Err(Trouble::Bad(reason)) => {
+                tracing::info!(%reason, "a request was refused: its token is not valid");
+                Err(challenge(Refusal::InvalidToken, bearer::INVALID))
+            }
+            Err(Trouble::Unavailable(error)) => Err(error.into()),
+        }
+    }
+
+    async fn check_jwt(&self, token: &str) -> Result<Proof, Trouble> {
         let (claims, keys) = self.verified(&Unverified::open(token)?).await?;
         let (caller, ends) = self.rules.caller(&claims, self.clock.now())?;
         Ok(Proof { caller, ends, keys, lives: JWT_KNOWN_FOR })
@@ -268,10 +349,8 @@ impl Access {
 
     async fn check_api_token(&self, system: &System, token: &str) -> Result<Proof, Trouble> {
         let presented = PresentedToken::parse(token).ok_or(Reason("it is not written as an API token"))?;
-        let found = system.prove_token(&presented).await.map_err(|error| {
-            let message = "the record of API tokens is not available";
-            Trouble::Unavailable(Error::new(Code::Overloaded, message).with_source(error))
-        })?;
+        let found = system.prove_token(&presented).await;
+        let found = found.map_err(|error| Trouble::Unavailable(unreachable_record(error)))?;
         let found = found.ok_or(Reason("there is no such API token"))?;
         if is_for_pages(&found) {
             return Err(Reason("it is for the pages only").into());
@@ -298,6 +377,10 @@ impl Access {
             }
         });
     }
+}
+
+fn unreachable_record(error: StoreError) -> Error {
+    Error::new(Code::Overloaded, "the record of API tokens is not available").with_source(error)
 }
 
 /// Returns the caller that a token proves.
@@ -334,6 +417,12 @@ struct Proof {
 enum Trouble {
     Bad(Reason),
     Unavailable(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Unavailable(error)
+    }
 }
 
 impl From<Reason> for Trouble {

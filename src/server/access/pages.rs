@@ -13,7 +13,7 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use sha2::{Digest, Sha256};
 
-use super::{API_TOKEN_KNOWN_FOR, Access, VerifiedToken, bearer, caller_of_token};
+use super::{API_TOKEN_KNOWN_FOR, Access, Proof, Reason, Trouble, bearer, caller_of_token, unreachable_record};
 use crate::problem::Problem;
 
 /// How long a browser stays signed in.
@@ -40,21 +40,24 @@ impl Access {
         if let Some(caller) = self.remembered(&digest) {
             return Ok(caller);
         }
-        let began = self.clock.monotonic();
-        let Some(found) = self.browser_token(token).await? else { return Ok(self.anonymous.clone()) };
-        let Ok(caller) = caller_of_token(&found) else { return Ok(self.anonymous.clone()) };
-        let until = began.saturating_add(API_TOKEN_KNOWN_FOR);
+        match self.proven_by_record(digest, self.check_browser(token)).await {
+            Ok(caller) => Ok(caller),
+            Err(Trouble::Bad(_)) => Ok(self.anonymous.clone()),
+            Err(Trouble::Unavailable(error)) => Err(error.into()),
+        }
+    }
+
+    async fn check_browser(&self, token: &str) -> Result<Proof, Trouble> {
+        let found = self.browser_token(token).await?.ok_or(Reason("the browser is not signed in"))?;
+        let caller = caller_of_token(&found).map_err(|_| Reason("its tenant or subject is not acceptable"))?;
         let ends = found.expires_at.unwrap_or(Timestamp::MAX);
-        self.known.insert(digest, VerifiedToken { caller: caller.clone(), ends, until, keys: None });
-        Ok(caller)
+        Ok(Proof { caller, ends, keys: None, lives: API_TOKEN_KNOWN_FOR })
     }
 
     /// Returns the token of a browser that is valid.
     async fn browser_token(&self, token: &str) -> Result<Option<ProvenToken>, Error> {
         let (Some(system), Some(presented)) = (&self.browsers, PresentedToken::parse(token)) else { return Ok(None) };
-        let found = system.prove_token(&presented).await.map_err(|error| {
-            Error::new(Code::Overloaded, "the record of tokens is not available").with_source(error)
-        })?;
+        let found = system.prove_token(&presented).await.map_err(unreachable_record)?;
         let browsers = |token: &ProvenToken| token.has_word(PAGES) && !token.has_word(LINK);
         Ok(found.filter(|token| browsers(token) && token.is_live(self.clock.now())))
     }

@@ -259,7 +259,7 @@ impl Access {
     /// Gives a caller the rights of its access token; without a usable one, those of its ID token.
     async fn with_rights(&self, caller: Caller, access_token: Option<&str>) -> Result<Caller, String> {
         if let Some(token) = access_token
-            && let Ok(proof) = self.check(token).await
+            && let Ok(proof) = self.check_jwt(token).await
             && proof.caller.identity.tenant() == caller.identity.tenant()
             && proof.caller.identity.user() == caller.identity.user()
         {

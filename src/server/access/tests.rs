@@ -1,6 +1,6 @@
 //! Authentication through the whole router: which requests are admitted, and what they may do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use helmdeck_system::tokens::{NewToken, TokenReach};
 use helmdeck_testkit::{Issuer, key_set, until};
@@ -32,7 +32,35 @@ struct TestServer {
     folder: tempfile::TempDir,
 }
 
+/// The system database, while it cannot be read.
+struct Away {
+    files: Vec<(PathBuf, PathBuf)>,
+    _aside: tempfile::TempDir,
+}
+
+impl Away {
+    fn put_back(self) {
+        std::fs::remove_dir(&self.files[0].0).unwrap();
+        for (from, to) in self.files.iter().filter(|(_, to)| to.exists()) {
+            std::fs::rename(to, from).unwrap();
+        }
+    }
+}
+
 impl TestServer {
+    fn take_database_away(&self) -> Away {
+        let aside = tempfile::tempdir().unwrap();
+        let files = ["", "-wal", "-shm"].map(|suffix| {
+            let name = format!("helmdeck.db{suffix}");
+            (self.folder.path().join(&name), aside.path().join(&name))
+        });
+        for (from, to) in files.iter().filter(|(from, _)| from.exists()) {
+            std::fs::rename(from, to).unwrap();
+        }
+        std::fs::create_dir(&files[0].0).unwrap();
+        Away { files: files.into(), _aside: aside }
+    }
+
     async fn open(config: AuthConfig, issuers: &[&Issuer]) -> Self {
         Self::over(ServerConfig::default(), config, issuers).await
     }
@@ -373,6 +401,45 @@ async fn an_expired_api_token_is_refused_at_its_end() {
     for bad in [almost.as_str(), "hd_", &token.to_ascii_uppercase()] {
         assert_refused(&client.post(RUN, bad, "{}").await, bad);
     }
+}
+
+#[tokio::test]
+async fn tokens_that_were_good_survive_a_record_that_is_away() {
+    let config = AuthConfig { grace: Duration::from_secs(60), ..AuthConfig::default() };
+    let client = TestServer::open(config, &[]).await;
+    let ends = START.saturating_add(Duration::from_secs(30));
+    let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
+    let (_, short) = client.api_token("acme", "alice", "packs:run", Some(ends)).await;
+    let (_, unknown) = client.api_token("acme", "bob", "packs:run", None).await;
+    let (id, revoked) = client.api_token("acme", "carol", "packs:run", None).await;
+    let ask = async |token: &str| client.post(RUN, token, "{}").await.status.as_u16();
+    let ready = async || {
+        let answer = client.get("/readyz", "").await;
+        let body = answer.json();
+        (answer.status.as_u16(), body["status"].as_str().unwrap().to_owned(), body["checks"]["tokens"] == "ok")
+    };
+    assert_eq!((ask(&token).await, ask(&short).await, ask(&revoked).await), (200, 200, 200));
+    assert_eq!(ready().await, (200, "ready".to_owned(), true));
+    assert!(client.system.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
+    client.fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!((ask(&token).await, ask(&revoked).await), (200, 401));
+
+    let away = client.take_database_away();
+    client.fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!((ask(&token).await, ask(&short).await), (200, 200));
+    assert_eq!(ask(&unknown).await, 503, "nobody knows whether it is good");
+    assert_eq!(ask(&revoked).await, 503, "what the record refused once is not good again");
+    assert_eq!(ready().await, (200, "degraded".to_owned(), false));
+    client.fixture.clock.advance(Duration::from_secs(28));
+    assert_eq!((ask(&token).await, ask(&short).await), (200, 503), "its own end");
+    client.fixture.clock.advance(Duration::from_secs(40));
+    assert_eq!(ask(&token).await, 503, "a minute is over");
+    assert_eq!(ready().await, (503, "not_ready".to_owned(), false));
+
+    away.put_back();
+    client.fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!((ask(&token).await, ask(&unknown).await, ask(&revoked).await), (200, 200, 401));
+    assert_eq!(ready().await, (200, "ready".to_owned(), true));
 }
 
 #[tokio::test]

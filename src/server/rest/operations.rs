@@ -1,5 +1,7 @@
 //! Routes for operators: liveness, readiness and metrics. They show no data of callers.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRef, State};
 use axum::response::{IntoResponse, Response};
 use helmdeck_conversation::Conversations;
@@ -12,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::reply::json;
-use crate::access::{By, need};
+use crate::access::{Access, By, RecordState, need};
 use crate::app::App;
 use crate::draining::Draining;
 use crate::headers::NO_STORE;
@@ -22,6 +24,9 @@ use crate::problem::Problem;
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
+/// Checks whose failure leaves a server ready.
+const DEGRADED: [&str; 5] = ["store", "artifacts", "manifests", "vault", "tokens"];
+
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
 }
@@ -30,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 pub(crate) async fn health(app: &App, path: &str) -> Response {
     let answer = match path {
         "/healthz" => healthz().await,
-        _ => readyz(State(FromRef::from_ref(app)), State(FromRef::from_ref(app))).await,
+        _ => readyz(State(FromRef::from_ref(app)), State(FromRef::from_ref(app)), State(FromRef::from_ref(app))).await,
     };
     answer.unwrap_or_else(IntoResponse::into_response)
 }
@@ -45,21 +50,43 @@ async fn healthz() -> Result<Response, Problem> {
 /// Says whether calls can be answered, check by check: `ok` or what is wrong.
 ///
 /// If the memory store fails, answers are not cached; if the storage of artifacts fails, packs cannot
-/// write files. In both cases the server is `degraded`, and still ready. A server that was told to stop is `draining`:
+/// write files. While the record of API tokens cannot be reached, those that were good are good for a while (`auth.grace`);
+/// while the vault cannot, packs with credentials fail. In each case the server is `degraded`, and still ready. A server that was told to stop is `draining`:
 /// it answers, and balancers should choose another.
 #[utoipa::path(get, path = "/readyz", tag = "operations", operation_id = "readiness",
     responses(
         (status = 200, description = "It is ready", body = ref("#/components/schemas/Readiness")),
         (status = 503, description = "It is not", body = ref("#/components/schemas/Readiness")),
     ))]
-async fn readyz(State(engine): State<Engine>, State(draining): State<Draining>) -> Result<Response, Problem> {
-    let checks = engine.ready().await;
+async fn readyz(
+    State(engine): State<Engine>,
+    State(access): State<Option<Arc<Access>>>,
+    State(draining): State<Draining>,
+) -> Result<Response, Problem> {
+    let mut checks = engine.ready().await;
+    let record = match access {
+        Some(access) => access.record_state().await,
+        None => RecordState::Unused,
+    };
+    match record {
+        RecordState::Unused => {}
+        RecordState::Reachable => checks.push(("tokens", Ok(()))),
+        RecordState::InGrace => {
+            let why =
+                "their record cannot be reached; those that were good stay good for auth.grace, others are refused";
+            checks.push(("tokens", Err(why.to_owned())));
+        }
+        RecordState::Away => {
+            checks.push(("tokens", Err("their record cannot be reached; all are refused".to_owned())));
+        }
+    }
     let failed: Vec<_> = checks.iter().filter(|(_, result)| result.is_err()).map(|(name, _)| *name).collect();
     let status = match failed[..] {
         _ if draining.has_begun() => "draining",
         [] => "ready",
-        // Packs that write no files need none of these.
-        ref some if some.iter().all(|name| ["store", "artifacts", "manifests"].contains(name)) => "degraded",
+        _ if record == RecordState::Away => "not_ready",
+        // Cached packs that write no files need none of these.
+        ref some if some.iter().all(|name| DEGRADED.contains(name)) => "degraded",
         _ => "not_ready",
     };
     let checks: Map<String, Value> = checks

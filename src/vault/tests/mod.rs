@@ -332,3 +332,37 @@ fn naive(pattern: &[u8], text: &[u8]) -> bool {
         Some((byte, rest)) => text.first() == Some(byte) && naive(rest, &text[1..]),
     }
 }
+
+#[tokio::test]
+async fn vault_of_a_server_waits_for_its_database() {
+    let (fixture, vault) = Fixture::with(open_to("local/local", "*")).await;
+    drop(vault);
+    // As if it was not there yet: a folder is in its place.
+    let file = std::path::PathBuf::from(fixture.system.location());
+    let later = System::at(file.with_file_name("later.db"));
+    let path = std::path::PathBuf::from(later.location());
+    std::fs::create_dir(&path).unwrap();
+    assert!(Vault::open(later.clone(), ring("a", None), clock()).await.is_err());
+    let vault = Vault::open_when_reachable(later.clone(), ring("a", None), clock()).await.unwrap();
+    assert!(vault.trouble().is_some());
+    let error = grant(&vault, "token").unwrap_err();
+    assert_eq!(error.code(), Code::Overloaded, "neither absent nor forbidden: {error}");
+    let wrong = Vault::open_when_reachable(later, ring("b", None), clock()).await.unwrap();
+
+    std::fs::remove_dir(&path).unwrap();
+    for suffix in ["", "-wal"] {
+        let from = file.with_file_name(format!("helmdeck.db{suffix}"));
+        if from.exists() {
+            std::fs::copy(from, path.with_file_name(format!("later.db{suffix}"))).unwrap();
+        }
+    }
+    let watches = [vault.watch(), wrong.watch()];
+    helmdeck_testkit::until("the vault", async || vault.trouble().is_none()).await;
+    assert_eq!(reveal(&vault, "token").unwrap(), SECRET);
+    helmdeck_testkit::until("the key", async || wrong.trouble().is_some_and(|why| why.contains("sealed with key")))
+        .await;
+    assert!(grant(&wrong, "token").is_err(), "a vault of another key stays shut");
+    for watch in watches {
+        watch.stop().await;
+    }
+}
