@@ -119,6 +119,15 @@ fn trouble_of(source: &(dyn std::error::Error + Send + Sync + 'static)) -> &'sta
             _ => UNAVAILABLE,
         };
     }
+    #[cfg(feature = "postgres")]
+    if let Some(error) = source.downcast_ref::<tokio_postgres::Error>() {
+        use tokio_postgres::error::SqlState;
+        return match error.code() {
+            Some(&SqlState::DISK_FULL) => "full",
+            Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => "read_only",
+            _ => UNAVAILABLE,
+        };
+    }
     match source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code) {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "locked",
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => "read_only",

@@ -26,7 +26,7 @@ const MAC_BYTES: usize = 16;
 /// that no server has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletePosition {
-    /// When the database server started, in Unix microseconds: another server may count other transactions.
+    /// Which database server it was, and of two which came later: another one may count other transactions.
     pub(crate) server: i64,
     /// The transactions.
     pub(crate) transactions: Vec<i64>,

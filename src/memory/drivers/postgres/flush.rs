@@ -169,9 +169,11 @@ untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id),
 unhanded AS (DELETE FROM memory_hands h USING gone g WHERE h.space_id = g.id)
 DELETE FROM memory_keys k USING gone g WHERE k.space_id = g.id";
 const TIDY_KEYS: &str = "DELETE FROM memory_keys WHERE space_id = ANY($1) AND rows <= 0";
+/// Returns the transaction and which server it is on, as [`super::outbox`] reads it.
 const ANNOUNCE: &str = "
 INSERT INTO memory_changes (origin, payload) VALUES ($1, $2)
-RETURNING xact, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
+RETURNING xact, ((('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint & 4095) << 51)
+                + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 /// What comes with the commit besides the rows.
 #[derive(Debug)]

@@ -39,8 +39,14 @@ const MAX_ROWS: usize = 10_000;
 const LIMIT: i64 = 10_001;
 
 /// Rows that the snapshot of the cursor did not see: of later transactions, and of those that ran then.
+///
+/// Its second column says which server answers: its timeline, and when it started, in Unix microseconds. A standby that is
+/// promoted begins a new timeline, so the order of these numbers is that of the servers, whichever of them started first. On
+/// a standby that is not promoted the statement fails.
 const READ: &str = "
-SELECT pg_current_snapshot()::text, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+SELECT pg_current_snapshot()::text,
+       ((('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint & 4095) << 51)
+         + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, c.origin, c.payload
   FROM (VALUES (1)) AS one (n)
   LEFT JOIN LATERAL (SELECT origin, payload FROM memory_changes WHERE xact >= $1
@@ -61,8 +67,8 @@ pub(super) struct Cursor {
     next: i64,
     /// Transactions that ran at the time of the snapshot.
     running: Vec<i64>,
-    /// When the server started, in Unix microseconds: another server may count other transactions.
-    started: i64,
+    /// Which server it was ([`READ`]): another one may count other transactions.
+    server: i64,
     /// The time of the snapshot by the server's clock, in Unix microseconds.
     at: i64,
 }
@@ -100,7 +106,7 @@ pub(super) struct Outbox {
 pub(super) struct Transaction {
     /// Its number.
     pub(super) id: i64,
-    /// When the server started, in Unix microseconds.
+    /// Which server it was ([`READ`]).
     pub(super) server: i64,
 }
 
@@ -145,7 +151,7 @@ type Whose = (String, String, Option<String>);
 
 impl Cursor {
     /// The position before any read: it covers no row.
-    const NONE: Self = Self { next: i64::MAX, running: Vec::new(), started: 0, at: 0 };
+    const NONE: Self = Self { next: i64::MAX, running: Vec::new(), server: 0, at: 0 };
 
     /// Returns statement, parameters and their types of a read.
     pub(super) fn read(&self) -> (&'static str, [(&(dyn ToSql + Sync), Type); 3]) {
@@ -157,17 +163,18 @@ impl Cursor {
     /// Returns whether the snapshot saw every transaction of a position.
     fn covers(&self, position: &DeletePosition) -> bool {
         let saw = |transaction: &i64| *transaction < self.next && !self.running.contains(transaction);
-        match position.server.cmp(&self.started) {
+        match position.server.cmp(&self.server) {
             std::cmp::Ordering::Equal => position.transactions.iter().all(saw),
-            // The read that noticed the restart told subscribers that anything changed.
+            // The read that noticed the restart, or the failover, told subscribers that anything changed.
             std::cmp::Ordering::Less => true,
+            // This process still reads from the former server.
             std::cmp::Ordering::Greater => false,
         }
     }
 
     /// Returns whether rows between two positions may be missing.
     fn has_gap(&self, later: &Self) -> bool {
-        *self != Self::NONE && (later.started != self.started || later.next < self.next || later.at - self.at > MAX_GAP)
+        *self != Self::NONE && (later.server != self.server || later.next < self.next || later.at - self.at > MAX_GAP)
     }
 }
 
@@ -186,7 +193,7 @@ impl NewRows {
         let running = running.map(|xact| xact.parse::<i64>().map_err(|_| odd()));
         let running = running.collect::<Result<Vec<i64>>>()?;
         let rows = found.iter().filter_map(|row| Some((get(row, 3)?, get(row, 4)?))).collect();
-        let cursor = Cursor { next, running, started: first.try_get(1)?, at: first.try_get(2)? };
+        let cursor = Cursor { next, running, server: first.try_get(1)?, at: first.try_get(2)? };
         Ok(Self { cursor, rows })
     }
 }
@@ -228,9 +235,9 @@ impl Outbox {
 
     /// Returns the position after the deletes of this process; `None` if too many ran at the same time.
     pub(super) fn position(&self) -> Option<DeletePosition> {
-        let started = self.cursor.lock().started;
+        let server = self.cursor.lock().server;
         let own = self.own.lock();
-        let server = own.last.last().map_or(started, |(_, last)| last.server);
+        let server = own.last.last().map_or(server, |(_, last)| last.server);
         DeletePosition::new(server, own.last.iter().map(|(_, transaction)| transaction.id).collect())
     }
 
@@ -402,7 +409,7 @@ mod tests {
 
     #[test]
     fn late_answer_is_as_old_as_its_question() {
-        let cursor = Cursor { next: 10, running: Vec::new(), started: 5, at: 0 };
+        let cursor = Cursor { next: 10, running: Vec::new(), server: 5, at: 0 };
         let outbox = Outbox {
             channel: String::new(),
             id: 1,
@@ -452,7 +459,7 @@ mod tests {
 
     #[test]
     fn positions_are_covered_by_what_the_snapshot_saw() {
-        let cursor = Cursor { next: 10, running: vec![7], started: 5, at: 0 };
+        let cursor = Cursor { next: 10, running: vec![7], server: 5, at: 0 };
         let covers =
             |server, transactions: &[i64]| cursor.covers(&DeletePosition::new(server, transactions.to_vec()).unwrap());
         assert!(covers(5, &[]) && covers(5, &[6, 9]), "seen");
@@ -483,8 +490,8 @@ mod tests {
 
     #[test]
     fn gaps_are_found_by_time_and_server() {
-        let then = Cursor { next: 10, running: vec![7], started: 1, at: 0 };
-        let now = |next, started, at| Cursor { next, running: Vec::new(), started, at };
+        let then = Cursor { next: 10, running: vec![7], server: 1, at: 0 };
+        let now = |next, server, at| Cursor { next, running: Vec::new(), server, at };
         assert!(!then.has_gap(&now(10, 1, 5)) && !then.has_gap(&now(99, 1, MAX_GAP)));
         assert!(then.has_gap(&now(99, 1, MAX_GAP + 1)), "rows may have been swept");
         assert!(then.has_gap(&now(99, 2, 5)), "another server");

@@ -12,6 +12,7 @@ pub mod migrate;
 mod pool;
 mod queries;
 mod ranges;
+mod reserve;
 mod room;
 mod rows;
 mod tidy;

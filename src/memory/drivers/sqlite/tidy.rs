@@ -2,12 +2,14 @@
 //!
 //! It works in small steps, so that a new write waits for one step at most.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
 use super::apply::Finished;
 use super::pool::{ConnectionPool, WRITER};
+use super::reserve::Reserve;
 use crate::error::Result;
 
 /// How long after a delete the log is emptied, so that it holds no deleted values.
@@ -23,17 +25,38 @@ const STEP_PAGES: i64 = 256;
 /// Free pages that are never given back (1 MiB); nor is a tenth of the file.
 const SPARE_PAGES: i64 = 256;
 
+/// How long after the start, and after its use, the reserve is made.
+const KEEP_RESERVE_AFTER: Duration = Duration::from_secs(1);
+/// How long until the next try if there was no room for the reserve.
+const KEEP_RESERVE_AGAIN: Duration = Duration::from_secs(30);
+
 /// Pending work and its time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tidy {
     empty_log_at: Option<Instant>,
     shrink_at: Option<Instant>,
+    keep_reserve_at: Option<Instant>,
+    reserve: Reserve,
 }
 
 impl Tidy {
+    /// Makes it for a database file.
+    pub(super) fn of(database: &Path) -> Self {
+        let keep_reserve_at = Some(Instant::now() + KEEP_RESERVE_AFTER);
+        Self { empty_log_at: None, shrink_at: None, keep_reserve_at, reserve: Reserve::of(database) }
+    }
+
+    /// Gives the room for deletes away, and takes it back when the log is empty again.
+    pub(super) fn give_reserve(&mut self) {
+        if self.reserve.give() {
+            self.empty_log_at = Some(Instant::now());
+            self.keep_reserve_at = Some(Instant::now() + KEEP_RESERVE_AFTER);
+        }
+    }
+
     /// Returns when there is something to do; `None` = never.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.empty_log_at.into_iter().chain(self.shrink_at).min()
+        [self.empty_log_at, self.shrink_at, self.keep_reserve_at].into_iter().flatten().min()
     }
 
     /// Notes what a transaction did.
@@ -53,6 +76,10 @@ impl Tidy {
         if self.empty_log_at.is_some_and(|at| at <= now) {
             let again = !empty_log(pool).unwrap_or(true);
             self.empty_log_at = again.then(|| Instant::now() + EMPTY_LOG_AGAIN);
+        } else if self.keep_reserve_at.is_some_and(|at| at <= now) {
+            // Not into a folder that is gone: the store may have been moved away.
+            let again = pool.file().path().exists() && !self.reserve.keep();
+            self.keep_reserve_at = again.then(|| Instant::now() + KEEP_RESERVE_AGAIN);
         } else if self.shrink_at.is_some_and(|at| at <= now) {
             let step = pool.with(WRITER, false, |pooled| {
                 pooled.set_durable(false)?;

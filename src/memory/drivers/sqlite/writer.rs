@@ -60,7 +60,8 @@ impl Writer {
     /// Makes the thread's state. `locked` says that another process holds the lock for writing.
     pub(super) fn new(pool: Arc<ConnectionPool>, commands: Receiver<Command>, locked: bool) -> Self {
         let impatient_until = locked.then(|| Instant::now() + IMPATIENCE);
-        Self { pool, commands, tidy: Tidy::default(), impatient_until }
+        let tidy = Tidy::of(pool.file().path());
+        Self { pool, commands, tidy, impatient_until }
     }
 
     /// Returns how long a group waits for the lock.
@@ -122,9 +123,31 @@ impl Writer {
                     }
                 }
             }
+            Err(error) if error.trouble() == "full" => self.delete_all_the_same(&mut group, &error),
             Err(error) => group.fail(&error),
         }
         group.next
+    }
+
+    /// Carries out the deletes of a group that found the disk full, in the room that was reserved for them.
+    fn delete_all_the_same(&mut self, group: &mut Group, full: &StoreError) {
+        for waiting in std::mem::take(&mut group.waiting) {
+            let mut alone = Group { full: true, ..Group::new(waiting) };
+            let done = if alone.waiting[0].deletes() {
+                self.tidy.give_reserve();
+                self.commit(&mut alone).or_else(|error| {
+                    // The log of the deletes before has taken the room, unless a reader still needs it.
+                    let emptied = error.trouble() == "full" && empty_log(&self.pool).unwrap_or(false);
+                    if emptied { self.commit(&mut alone) } else { Err(error) }
+                })
+            } else {
+                Err(full.clone())
+            };
+            match done {
+                Ok(results) => alone.answer(results),
+                Err(error) => alone.fail(&error),
+            }
+        }
     }
 
     fn commit(&mut self, group: &mut Group) -> Result<Vec<Result<Vec<Written>>>> {
@@ -271,7 +294,11 @@ impl Waiting {
 
     /// Returns whether it is worth a long wait: what cannot be computed again, and deletes.
     fn must_not_be_lost(&self) -> bool {
-        self.is_durable() || self.batch.ops.iter().any(|op| matches!(op, PendingOp::Delete(_)))
+        self.is_durable() || self.deletes()
+    }
+
+    fn deletes(&self) -> bool {
+        self.batch.ops.iter().any(|op| matches!(op, PendingOp::Delete(_)))
     }
 }
 
