@@ -1,5 +1,6 @@
 //! Forgetting a person: no row, no key, no byte; while a server runs too.
 
+use std::process::Command;
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
@@ -153,6 +154,37 @@ async fn forgetting_clears_postgres_dump() {
     assert_eq!((&receipt["verified"], &receipt["driver"]), (&json!(true), &json!("postgres")));
     let left: Vec<_> = marks.iter().filter(|mark| held(mark)).collect();
     assert!(left.is_empty() && held("bobs"), "{left:?}");
+}
+
+#[tokio::test]
+async fn receipt_says_what_postgres_keeps_in_its_files() {
+    let (home, server) = (Home::new(), Postgres::start());
+    let url = server.database();
+    home.keep_memory_at(&url);
+    let opened = store_at(&url, &[KEY]).await;
+    fill(&*opened, SUBJECT).await;
+    opened.close().await.unwrap();
+    let run = home.run(KEY, &["memory", "forget", "--subject", SUBJECT, "--yes", "--json"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let receipt: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert!(receipt["log_emptied"].is_null(), "{receipt}");
+    let not_covered: Vec<_> = receipt["not_covered"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let line = not_covered.iter().find(|line| line.contains("PostgreSQL")).unwrap();
+    let statements = line.split('`').nth(1).unwrap();
+    let held = || {
+        server.sql(&url, "CHECKPOINT");
+        let marks = [&MARKS[..], &["SESSION-mark-9304"]].concat();
+        let files = |mark: &&str| {
+            let found = Command::new("grep").args(["-rlaF", mark]).arg(server.files().join("base")).output().unwrap();
+            !found.stdout.is_empty()
+        };
+        marks.into_iter().filter(files).collect::<Vec<_>>()
+    };
+    assert!(!held().is_empty(), "the receipt would say what is not so");
+    for statement in statements.split(';') {
+        server.sql(&url, statement);
+    }
+    assert_eq!(held(), Vec::<&str>::new());
 }
 
 #[test]

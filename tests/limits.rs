@@ -269,7 +269,8 @@ async fn session_whose_mount_is_gone_is_mounted_again() {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     if !mounts.contains(folder.to_str().unwrap()) {
         assert!(folder.join("file").exists());
-        return fixture.engine.shutdown().await;
+        fixture.engine.shutdown().await;
+        return;
     }
     // As after a restart of a container.
     assert!(Command::new("umount").arg(&folder).status().unwrap().success());

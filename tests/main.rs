@@ -42,6 +42,7 @@ mod mcp_servers;
 mod mcp_tasks;
 mod metrics;
 mod openapi;
+mod outages;
 mod packaging;
 mod positions;
 mod process;

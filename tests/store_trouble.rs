@@ -255,12 +255,13 @@ async fn garbage_written_over_the_database() {
 }
 
 /// A small separate file system, unmounted at the end.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(path: &Path) -> Option<Self> {
+    pub(crate) fn mount(path: &Path, size: &str) -> Option<Self> {
         std::fs::create_dir_all(path).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(path).status();
+        let size = format!("size={size}");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).status();
         mounted.is_ok_and(|status| status.success()).then(|| Self(path.to_owned()))
     }
 }
@@ -275,7 +276,7 @@ impl Drop for SmallDisk {
 async fn a_full_disk() {
     for hot_bytes in [0, HOT] {
         let folder = tempfile::tempdir().unwrap();
-        let Some(_disk) = SmallDisk::mount(&folder.path().join("disk")) else {
+        let Some(_disk) = SmallDisk::mount(&folder.path().join("disk"), "256k") else {
             let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
             assert!(!root, "no file system could be mounted, so a full disk was not tried");
             println!("NOT TRIED: only root can mount a file system, so a full disk was not tried");

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 
 use helmdeck_conversation::Conversations;
 use helmdeck_core::{Clock, SystemClock};
@@ -29,6 +30,9 @@ use crate::system;
 use crate::wire::{MemoryUse, Setup};
 use crate::writable;
 use crate::{s3, secret_file};
+
+/// Open files of a server besides its connections: databases, logs, programs of packs.
+const OTHER_FILES: u64 = 256;
 
 /// Checks configuration, key, stores and packs.
 ///
@@ -114,6 +118,14 @@ fn configuration(report: &mut Report, loaded: &Loaded) {
 fn warn(report: &mut Report, settings: &Settings, env: &ProcessEnvironment) {
     if !settings.memory.url.is_empty() && gate::source(env, &settings.memory.key_file).is_none() {
         report.warnings.push("a memory URL is set, but no memory key, so memory is off".to_owned());
+    }
+    let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let needed = settings.server.max_connections as u64 + OTHER_FILES;
+    if files < needed {
+        report.warnings.push(format!(
+            "this process may open {files} files, and server.max_connections asks for {needed}; raise the limit (ulimit -Hn, \
+             LimitNOFILE of the service), or lower server.max_connections"
+        ));
     }
     for (name, variable) in EnvironmentSecrets::new(&settings.credentials, env).unset() {
         report.warnings.push(format!("credential \"{name}\" comes from the variable {variable}, which is not set"));

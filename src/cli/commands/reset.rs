@@ -29,7 +29,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &ResetArgs) -> Result<()> {
         (Err(StoreError::Corrupt(reason)), Location::Sqlite(path)) => {
             let question = format!("remove the damaged store {}: all that it holds is lost ({reason})", path.display());
             setup.output.confirm(&question, arguments.yes)?;
-            for suffix in ["", "-wal", "-shm"] {
+            for suffix in ["", "-wal", "-shm", "-reserve"] {
                 let mut name = path.clone().into_os_string();
                 name.push(suffix);
                 match std::fs::remove_file(&name) {
