@@ -60,7 +60,9 @@ class Caller(threading.Thread):
     def __init__(self, stand: Stand, number: int, seed: int, shared_system: bool = True, pause: float = 0.02):
         super().__init__(daemon=True)
         self.stand, self.user, self.random = stand, f"user-{number}", random.Random(f"{seed}-{number}")
-        self.token, self.shared_system, self.pause = token(self.user), shared_system, pause
+        # Half of the callers have tokens whose record is in the database.
+        self.token = stand.decks[0].api_token(self.user) if number % 2 else token(self.user)
+        self.shared_system, self.pause = shared_system, pause
         # Whoever purges by tag is an administrator, who may also read what is another's.
         self.administrator = token(self.user, " admin")
         self.others: list[Caller] = []

@@ -77,7 +77,8 @@ class Deck:
             "HELMDECK_PACKS_DIR": str(self.stand.packs), "HELMDECK_SERVER__REPLICA": self.name,
             "HELMDECK_SERVER__DRAIN_FOR": "4s", "HELMDECK_SERVER__DRAIN_TIMEOUT": "25s", "HELMDECK_SERVER__ALLOWED_HOSTS": "localhost,127.0.0.1",
             "HELMDECK_SERVER__PROXIES": f"{self.stand.network.address('database')}/24", "HELMDECK_LOG": "warn",
-            "HELMDECK_JOBS__KEPT_PER_CALLER": "100000", "HELMDECK_AUTH__AUDIENCE": "soak", **more, **self.stand.more,
+            "HELMDECK_JOBS__KEPT_PER_CALLER": "100000", "HELMDECK_AUTH__AUDIENCE": "soak",
+            "HELMDECK_AUTH__API_TOKENS": "true", **more, **self.stand.more,
         }
 
     def _make_project(self) -> None:
@@ -105,6 +106,11 @@ class Deck:
         if ran.returncode != 0:
             raise SystemExit(f"{' '.join(arguments)} at {self.name} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")
         return ran.stdout
+
+    def api_token(self, user: str) -> str:
+        """Makes an API token of a caller with the usual scopes."""
+        scope = "packs:run memory:read memory:write"
+        return self.run("token", "create", "--tenant", "soak", "--user", user, "--scope", scope).strip()
 
     def start(self) -> None:
         self.process = subprocess.Popen(

@@ -78,6 +78,31 @@ impl Postgres {
         Self { authority: format!("{credentials}@127.0.0.1:{}", server.port), server: Some(server) }
     }
 
+    /// Starts a hot standby of a private server, on a port of its own.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`]; if the server has a password.
+    #[must_use]
+    pub fn standby(&self) -> Self {
+        let primary = self.own();
+        assert!(primary.password.is_none(), "a standby needs a server without a password");
+        let server = Server::empty(PostgresOptions::default());
+        let mut copy = server.command("pg_basebackup");
+        copy.args(["--no-sync", "-U", "postgres", "-h", "127.0.0.1", "-p", &primary.port.to_string()]);
+        run(copy.args(["-R", "-X", "stream", "-c", "fast", "-D"]).arg(server.data()));
+        server.run();
+        Self { authority: format!("postgres@127.0.0.1:{}", server.port), server: Some(server) }
+    }
+
+    /// Promotes a standby: it takes writes from now on.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub fn promote(&self) {
+        let server = self.own();
+        run(server.command("pg_ctl").args(["promote", "-w", "-D"]).arg(server.data()));
+    }
+
     /// Returns the server of the variable [`SERVER_VARIABLE`], or a server shared by this test process.
     ///
     /// Keep it as long as its databases are used.
@@ -233,7 +258,8 @@ impl Postgres {
 
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 impl Server {
-    fn create(options: PostgresOptions) -> Self {
+    /// Makes a server without data.
+    fn empty(options: PostgresOptions) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         let server = Self {
@@ -246,6 +272,12 @@ impl Server {
         };
         fs::set_permissions(server.folder.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
         own(server.folder.path());
+        server
+    }
+
+    fn create(options: PostgresOptions) -> Self {
+        let files = options.files.clone();
+        let server = Self::empty(options);
         let password_file = server.folder.path().join("password");
         let mut initdb = server.command("initdb");
         initdb.args(["--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth-local=trust", "-D"]);
@@ -259,7 +291,7 @@ impl Server {
             }
         };
         run(&mut initdb);
-        for (name, content) in options.files {
+        for (name, content) in files {
             let path = server.data().join(name);
             fs::write(&path, content).expect("a file");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
