@@ -95,13 +95,20 @@ fn forged_hosts_are_refused_before_authentication() {
         "X-Forwarded-Host: localhost\r\nHost: evil.example\r\n",
         "",
     ] {
-        for path in ["/api/v1/packs", "/healthz", "/mcp"] {
+        for path in ["/api/v1/packs", "/docs", "/mcp"] {
             let head =
                 format!("GET {path} HTTP/1.1\r\n{host}Authorization: Bearer {token}\r\nConnection: close\r\n\r\n");
             let (status, body) = target.head(&head);
             assert!(matches!(status, 400 | 403), "{path} {host:?}: {status} {body}");
             assert!(!body.contains("test.echo"), "{body}");
         }
+    }
+    // Balancers ask by the address of one server; a page that made its own name point here is a browser.
+    for (browser, status) in
+        [("", 200), ("Sec-Fetch-Site: same-origin\r\n", 403), ("Origin: http://evil.example\r\n", 403)]
+    {
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n{browser}Connection: close\r\n\r\n");
+        assert_eq!(target.head(&head).0, status, "{browser}");
     }
     // A target in absolute form counts too.
     let absolute = format!(

@@ -247,6 +247,26 @@ fn position_of_a_former_primary_does_not_turn_the_cache_off() {
 }
 
 #[test]
+fn server_that_stood_still_answers_nothing_from_before() {
+    let home = Home::new();
+    let (one, two) = (Server::start(&home, KEY), Server::start(&home, KEY));
+    let input = json!({ "repo": "a/b" });
+    wait_for("both to have it", || {
+        one.call("test.echo", &input);
+        two.call("test.echo", &input).0 == "hit"
+    });
+    for _ in 0..5 {
+        two.call("test.echo", &input);
+        two.signal("-STOP");
+        assert_eq!(one.ask("POST /api/v1/memory/purge", r#"{"pack": "test.echo"}"#).code, 200);
+        // As long as others may take to see a purge, and longer.
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        two.signal("-CONT");
+        assert_eq!(two.look("test.echo", &input), "cache_miss", "the first answer after it woke up");
+    }
+}
+
+#[test]
 fn full_disk_is_named_and_deletes_still_work() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");

@@ -53,7 +53,7 @@ impl Guard {
     /// Returns the origin if it is one of `allowed_origins`: its page may read the answer.
     pub(crate) fn check<'a>(&self, asked: &Asked<'a>) -> Result<Option<&'a HeaderValue>, Problem> {
         let host = match self.check_host(asked.uri, asked.headers) {
-            Err(_) if self.is_probe(asked) => return Ok(None),
+            Err(problem) if problem.status() == StatusCode::FORBIDDEN && self.is_probe(asked) => return Ok(None),
             checked => checked?,
         };
         let mut origins = asked.headers.get_all(ORIGIN).iter();

@@ -58,7 +58,9 @@ pub fn answer(data: &[u8]) -> Option<Answer> {
     };
     // An answer is to its request, or to a message whose id could not be read.
     for message in answer.messages.iter().filter(|message| is_last(message)) {
-        assert!(message["id"].is_null() || message["id"] == request["id"], "{message} to {request}");
+        // -0 is 0.
+        let number = message["id"].as_f64().is_some_and(|id| request["id"].as_f64() == Some(id));
+        assert!(message["id"].is_null() || number || message["id"] == request["id"], "{message} to {request}");
     }
     Some(answer)
 }

@@ -15,6 +15,8 @@ use serde_json::{Map, Value, json};
 const LONGEST_GAP: Duration = Duration::from_secs(20);
 /// Limit of the values of a document: each level multiplies those of the one below.
 const MOST: usize = 1 << 19;
+/// Limit of the values of a repeated subschema. No schema that is taken in has more than some megabytes.
+const MOST_RULES: usize = 1 << 14;
 /// Looks after which a check is told to end.
 const LOOKS: u32 = 40;
 
@@ -84,7 +86,10 @@ impl Bytes<'_> {
     fn schemas(&mut self, depth: usize) -> Value {
         let first = self.schema(depth);
         match self.next() % 4 {
-            0 => json!(vec![first; 1 + self.next() % 100]),
+            0 => {
+                let count = (1 + self.next() % 100).min(MOST_RULES / nodes(&first));
+                json!(vec![first; count.max(1)])
+            }
             _ => json!([first, self.schema(depth)]),
         }
     }

@@ -274,7 +274,10 @@ fn as_the_c_library_reads(host: &str) -> Option<u64> {
     let number = |part: &str| {
         let lower = part.to_ascii_lowercase();
         match lower.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(if hex.is_empty() { "0" } else { hex }, 16).ok(),
+            Some("") => Some(0),
+            // No sign, which Rust takes and C doesn't.
+            Some(hex) if hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok(),
+            Some(_) => None,
             None if lower.len() > 1 && lower.starts_with('0') => u64::from_str_radix(&lower, 8).ok(),
             None if lower.bytes().all(|byte| byte.is_ascii_digit()) => lower.parse().ok(),
             None => None,

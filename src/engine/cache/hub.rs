@@ -43,14 +43,21 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often a process notes that it runs.
 pub(super) const AWAKE_EVERY: Duration = Duration::from_millis(250);
-/// After so long without such a note, in microseconds, it stood still: as long as others may take to see a delete.
-const FROZEN_AFTER: i64 = 1_000_000;
+/// After so long without such a note, in milliseconds, it stood still: as long as others may take to see a delete.
+const FROZEN_AFTER: i64 = 1_000;
 
 /// Kind of the journal's entries.
 const OWED: &str = "purge";
 
 /// Shortest time between two warnings of dropped writes.
 const WARN_EVERY: Duration = Duration::from_secs(60);
+
+/// Returns the machine's own clock in milliseconds, which goes on while this process stands still. It is read at every hit,
+/// and so without asking the kernel.
+fn machine_millis() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
+}
 
 /// Shared state of all cached packs.
 pub(crate) struct Hub {
@@ -83,7 +90,7 @@ pub(crate) struct Hub {
     events: Bus,
     /// The latest mark of the store's notifications: everything before it was applied.
     heard: watch::Sender<u64>,
-    /// Last time, in microseconds, at which this process was seen to run.
+    /// Last time, by the clock of the machine, at which this process was seen to run.
     awake_at: AtomicI64,
 }
 
@@ -107,7 +114,7 @@ impl Hub {
     pub(super) fn new(parts: HubDependencies) -> Arc<Self> {
         let config = parts.config;
         let journal = parts.system.as_ref().and_then(System::journal);
-        let awake_at = AtomicI64::new(parts.clock.now().micros());
+        let awake_at = AtomicI64::new(machine_millis());
         let breaker = || Breaker::new(config.breaker_failures.max(1), config.breaker_open_for);
         let hub = Self {
             hot: HotTier::new(config.hot_bytes),
@@ -376,22 +383,21 @@ impl Hub {
 
     /// Notes that this process runs. Called every [`AWAKE_EVERY`].
     pub(super) fn stay_awake(&self) {
-        self.woken(self.clock.now());
-        self.awake_at.fetch_max(self.clock.now().micros(), Ordering::Relaxed);
+        self.woken();
+        self.awake_at.fetch_max(machine_millis(), Ordering::Relaxed);
     }
 
     /// Returns whether this process stood still until now (it was stopped, or its machine paused).
     ///
-    /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it. A wall clock
-    /// that is set forward looks the same, and costs a few reads of the store.
-    pub(crate) fn woken(&self, now: Timestamp) -> bool {
-        let before = self.awake_at.load(Ordering::Acquire);
-        if now.micros().saturating_sub(before) <= FROZEN_AFTER {
+    /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it.
+    pub(crate) fn woken(&self) -> bool {
+        let (before, now) = (self.awake_at.load(Ordering::Acquire), machine_millis());
+        if now.saturating_sub(before) <= FROZEN_AFTER {
             return false;
         }
         // First: a call that sees the new time must find nothing old.
         self.invalidate(|_| true, |_| ());
-        if self.awake_at.fetch_max(now.micros(), Ordering::Release) == before {
+        if self.awake_at.fetch_max(now, Ordering::Release) == before {
             tracing::info!("this process stood still for a while; it dropped its hot tier");
         }
         true

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Code};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory, OnStoreLost};
-use helmdeck_memory::{Config as StoreConfig, Kind, Namespace, Store};
+use helmdeck_memory::Config as StoreConfig;
 use helmdeck_system::{Journal, System};
 use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, function, keyring, manifest, patient};
 
@@ -123,22 +123,4 @@ async fn writes_are_refused_while_the_store_is_lost_if_the_operator_says_so() {
     one.store.set(Fault::None);
     one.clock.advance(Duration::from_secs(1));
     assert!(!one.engine.call(call("t.write", WRITE)).await.unwrap().pending);
-}
-
-#[tokio::test]
-async fn process_that_stood_still_answers_nothing_from_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = CacheConfig { watch_interval: Duration::from_secs(3600), ..patient().cache };
-    let one = Process::start(&folder.path().join("memory.db"), folder.path(), cache).await;
-    one.read("a").await;
-    // Another process deletes it; nobody tells this one.
-    let whole = Namespace::new("local", "local", None);
-    let delete =
-        helmdeck_memory::Delete::Prefix { namespace: Some(whole), kind: Some(Kind::Cache), prefix: String::new() };
-    one.store.delete(delete).await.unwrap();
-    assert_eq!(one.read("a").await, CacheStatus::Hit);
-    one.clock.advance(Duration::from_secs(2));
-    assert_eq!(one.read("a").await, CacheStatus::Miss);
-    let reads = one.store.reads();
-    assert_eq!((one.read("a").await, one.store.reads()), (CacheStatus::Hit, reads), "the hot tier is used again");
 }
