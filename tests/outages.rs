@@ -111,6 +111,8 @@ fn purge_outlives(signal: &str, exit: Option<i32>) {
     let stand = Stand::new();
     let (mut one, two) = (stand.start(0), stand.start(1));
     have([&one, &two]);
+    let stored = "SELECT count(*) > 0 FROM memory_entries WHERE key LIKE 'test.echo/%'";
+    wait_for("the answer to be stored", || stand.postgres.query(&stand.url, stored).trim() == "t");
     let written = one.ask(WRITE, "{\"repo\":\"other\"}");
     assert!(position(&written).is_some() && !written.body.contains("pending"), "{}", written.body);
 
@@ -270,23 +272,25 @@ fn server_that_stood_still_answers_nothing_from_before() {
 fn full_disk_is_named_and_deletes_still_work() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
-    let Some(_disk) = SmallDisk::mount(&disk, "6m") else {
+    let Some(_disk) = SmallDisk::mount(&disk, "12m") else {
         assert!(!rustix::process::geteuid().is_root(), "no file system could be mounted, so a full disk was not tried");
         println!("NOT TRIED: only root can mount a file system, so a full disk was not tried");
         return;
     };
     let home = Home::hasty();
     let data = disk.to_str().unwrap();
-    let server = Server::start_with(&home, KEY, &[("HELMDECK_DATA_DIR", data)]);
+    // A log of 1 MiB, so that the reserve is 2 MiB.
+    let small = [("HELMDECK_DATA_DIR", data), ("HELMDECK_MEMORY__CACHE_BYTES", "32MiB")];
+    let server = Server::start_with(&home, KEY, &small);
     let store = |key: &str| {
         let fact = json!({ "key": key, "value": "v".repeat(60_000) });
         server.ask("POST /api/v1/memory/store", &fact.to_string())
     };
     assert_eq!(store("first").code, 200);
     wait_for("the reserve", || {
-        std::fs::metadata(disk.join("memory.db-reserve")).is_ok_and(|file| file.len() == 1 << 20)
+        std::fs::metadata(disk.join("memory.db-reserve")).is_ok_and(|file| file.len() == 2 << 20)
     });
-    let refused = (0..200).map(|n| store(&format!("k{n}"))).find(|answer| answer.code != 200).expect("6 MB are full");
+    let refused = (0..400).map(|n| store(&format!("k{n}"))).find(|answer| answer.code != 200).expect("12 MB are full");
     assert_eq!(refused.json()["code"], "resource_exhausted", "{}", refused.body);
     assert!(refused.body.contains("the disk of the memory store is full"), "{}", refused.body);
     let ready = server.ask("GET /readyz", "");
@@ -302,7 +306,7 @@ fn full_disk_is_named_and_deletes_still_work() {
         wait_for("the delete", forget);
     }
     let mut shell = home.command(KEY, &["run", "memory.forget", "key=k30"]);
-    let run = shell.env("HELMDECK_DATA_DIR", data).output().unwrap();
+    let run = shell.envs(small).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     wait_for("room", || store("again").code == 200);
     assert_eq!(server.ask("GET /readyz", "").json()["status"], "ready");

@@ -54,6 +54,11 @@ impl DatabaseFile {
         Self { path, busy_timeout, log_bytes, migrations }
     }
 
+    /// Returns the size of the log at which it is checkpointed.
+    pub(crate) const fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
     /// Returns how long to wait for another process's lock.
     pub(crate) const fn busy_timeout(&self) -> Duration {
         self.busy_timeout

@@ -40,10 +40,10 @@ pub(super) struct Tidy {
 }
 
 impl Tidy {
-    /// Makes it for a database file.
-    pub(super) fn of(database: &Path) -> Self {
+    /// Makes it for a database file whose log is checkpointed at `log_bytes`.
+    pub(super) fn of(database: &Path, log_bytes: u64) -> Self {
         let keep_reserve_at = Some(Instant::now() + KEEP_RESERVE_AFTER);
-        Self { empty_log_at: None, shrink_at: None, keep_reserve_at, reserve: Reserve::of(database) }
+        Self { empty_log_at: None, shrink_at: None, keep_reserve_at, reserve: Reserve::of(database, log_bytes) }
     }
 
     /// Gives the room for deletes away, and takes it back when the log is empty again.

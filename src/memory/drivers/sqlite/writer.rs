@@ -60,7 +60,7 @@ impl Writer {
     /// Makes the thread's state. `locked` says that another process holds the lock for writing.
     pub(super) fn new(pool: Arc<ConnectionPool>, commands: Receiver<Command>, locked: bool) -> Self {
         let impatient_until = locked.then(|| Instant::now() + IMPATIENCE);
-        let tidy = Tidy::of(pool.file().path());
+        let tidy = Tidy::of(pool.file().path(), pool.file().log_bytes());
         Self { pool, commands, tidy, impatient_until }
     }
 
