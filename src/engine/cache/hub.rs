@@ -389,14 +389,16 @@ impl Hub {
 
     /// Returns whether this process stood still until now (it was stopped, or its machine paused).
     ///
-    /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it.
+    /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it. What is in
+    /// flight goes on: its rows are taken back if a delete turns out to cover them, as after any late notification.
     pub(crate) fn woken(&self) -> bool {
         let (before, now) = (self.awake_at.load(Ordering::Acquire), machine_millis());
         if now.saturating_sub(before) <= FROZEN_AFTER {
             return false;
         }
         // First: a call that sees the new time must find nothing old.
-        self.invalidate(|_| true, |_| ());
+        self.hot.next_epoch();
+        self.hot.invalidate(|_| true);
         if self.awake_at.fetch_max(now, Ordering::Release) == before {
             tracing::info!("this process stood still for a while; it dropped its hot tier");
         }
