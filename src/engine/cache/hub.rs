@@ -4,8 +4,8 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -44,20 +44,13 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How often a process notes that it runs.
 pub(super) const AWAKE_EVERY: Duration = Duration::from_millis(250);
 /// After so long without such a note, in milliseconds, it stood still: as long as others may take to see a delete.
-const FROZEN_AFTER: i64 = 1_000;
+const FROZEN_AFTER: u64 = 1_000;
 
 /// Kind of the journal's entries.
 const OWED: &str = "purge";
 
 /// Shortest time between two warnings of dropped writes.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-
-/// Returns the machine's own clock in milliseconds, which goes on while this process stands still. It is read at every hit,
-/// and so without asking the kernel.
-fn machine_millis() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-    now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
-}
 
 /// Shared state of all cached packs.
 pub(crate) struct Hub {
@@ -90,8 +83,10 @@ pub(crate) struct Hub {
     events: Bus,
     /// The latest mark of the store's notifications: everything before it was applied.
     heard: watch::Sender<u64>,
-    /// Last time, by the clock of the machine, at which this process was seen to run.
-    awake_at: AtomicI64,
+    /// When the hub was made, by the clock of the machine, which goes on while this process stands still.
+    born: Instant,
+    /// How many milliseconds after that this process was last seen to run.
+    awake_at: AtomicU64,
 }
 
 /// Dependencies of a hub.
@@ -114,7 +109,6 @@ impl Hub {
     pub(super) fn new(parts: HubDependencies) -> Arc<Self> {
         let config = parts.config;
         let journal = parts.system.as_ref().and_then(System::journal);
-        let awake_at = AtomicI64::new(machine_millis());
         let breaker = || Breaker::new(config.breaker_failures.max(1), config.breaker_open_for);
         let hub = Self {
             hot: HotTier::new(config.hot_bytes),
@@ -137,7 +131,8 @@ impl Hub {
             metrics: parts.metrics,
             events: parts.events,
             heard: watch::Sender::new(0),
-            awake_at,
+            born: Instant::now(),
+            awake_at: AtomicU64::new(0),
             queue: Queue::new(config.write_queue, config.write_queue_bytes),
             dropped: Mutex::default(),
             config,
@@ -381,10 +376,15 @@ impl Hub {
         self.queue.take_back(rows);
     }
 
+    /// Returns how many milliseconds ago the hub was made.
+    fn age(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Notes that this process runs. Called every [`AWAKE_EVERY`].
     pub(super) fn stay_awake(&self) {
         self.woken();
-        self.awake_at.fetch_max(machine_millis(), Ordering::Relaxed);
+        self.awake_at.fetch_max(self.age(), Ordering::Relaxed);
     }
 
     /// Returns whether this process stood still until now (it was stopped, or its machine paused).
@@ -392,7 +392,7 @@ impl Hub {
     /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it. What is in
     /// flight goes on: its rows are taken back if a delete turns out to cover them, as after any late notification.
     pub(crate) fn woken(&self) -> bool {
-        let (before, now) = (self.awake_at.load(Ordering::Acquire), machine_millis());
+        let (before, now) = (self.awake_at.load(Ordering::Acquire), self.age());
         if now.saturating_sub(before) <= FROZEN_AFTER {
             return false;
         }
