@@ -309,5 +309,5 @@ fn full_disk_is_named_and_deletes_still_work() {
     let run = shell.envs(small).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     wait_for("room", || store("again").code == 200);
-    assert_eq!(server.ask("GET /readyz", "").json()["status"], "ready");
+    wait_for("readiness", || server.ask("GET /readyz", "").json()["status"] == "ready");
 }

@@ -46,6 +46,9 @@ pub(super) const AWAKE_EVERY: Duration = Duration::from_millis(250);
 /// After so long without such a note, in milliseconds, it stood still: as long as others may take to see a delete.
 const FROZEN_AFTER: u64 = 1_000;
 
+/// How long after a failed write nothing is taken to be writable, in milliseconds.
+const WRITE_TROUBLE_LASTS: u64 = 5_000;
+
 /// Kind of the journal's entries.
 const OWED: &str = "purge";
 
@@ -87,6 +90,8 @@ pub(crate) struct Hub {
     born: Instant,
     /// How many milliseconds after that this process was last seen to run.
     awake_at: AtomicU64,
+    /// How many milliseconds after that a write failed the last time.
+    write_failed_at: AtomicU64,
 }
 
 /// Dependencies of a hub.
@@ -133,6 +138,7 @@ impl Hub {
             heard: watch::Sender::new(0),
             born: Instant::now(),
             awake_at: AtomicU64::new(0),
+            write_failed_at: AtomicU64::new(0),
             queue: Queue::new(config.write_queue, config.write_queue_bytes),
             dropped: Mutex::default(),
             config,
@@ -501,6 +507,9 @@ impl Hub {
     fn note_trouble(&self, breaker: &Breaker, trouble: Option<&'static str>) {
         let slot = usize::from(std::ptr::eq(breaker, &raw const self.writing));
         self.troubles.lock()[slot] = trouble;
+        if slot == 1 && trouble.is_some() {
+            self.write_failed_at.store(self.age(), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn store_works(&self, breaker: &Breaker) {
@@ -516,9 +525,11 @@ impl Hub {
         self.note_trouble(&self.writing, Some("full"));
     }
 
-    /// Returns why nothing can be written, if the last write failed for a reason that does not pass by itself.
+    /// Returns why nothing can be written, if the last write failed a short while ago for a reason that does not pass by
+    /// itself. Without writes nobody knows whether it has passed.
     pub(crate) fn write_trouble(&self) -> Option<&'static str> {
-        self.troubles.lock()[1].filter(|word| ["full", "read_only"].contains(word))
+        let recent = self.age().saturating_sub(self.write_failed_at.load(Ordering::Relaxed)) < WRITE_TROUBLE_LASTS;
+        self.troubles.lock()[1].filter(|word| recent && ["full", "read_only"].contains(word))
     }
 
     /// Records a failure of the store: `trouble` is the word for callers, `why` is for the log.
