@@ -337,6 +337,8 @@ impl Hub {
                 tracing::warn!(%error, "the journal of purges cannot be read now; it is tried again");
                 return;
             }
+            // Once: a damaged file stays damaged, and is looked at again and again.
+            Err(_) if *self.journal_read.borrow() => return,
             Err(error) => {
                 tracing::error!(%error, "the journal of purges is damaged: all cached answers are purged");
                 self.queue_purge(Selector::All, self.clock.now(), None);
