@@ -124,3 +124,21 @@ async fn writes_are_refused_while_the_store_is_lost_if_the_operator_says_so() {
     one.clock.advance(Duration::from_secs(1));
     assert!(!one.engine.call(call("t.write", WRITE)).await.unwrap().pending);
 }
+
+#[tokio::test]
+async fn damaged_journal_purges_everything_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, data) = (folder.path().join("memory.db"), folder.path().join("data"));
+    let one = Process::start(&store, &data, patient().cache).await;
+    one.read("a").await;
+    one.engine.shutdown().await;
+    std::fs::write(data.join("journal.db"), "no database, whatever its name says").unwrap();
+    // It looks at the journal again all the time.
+    let cache = CacheConfig { counters_interval: Duration::from_millis(1), ..patient().cache };
+    let two = Process::start(&store, &data, cache).await;
+    assert_eq!(two.read("a").await, CacheStatus::Miss, "nobody knows what was purged");
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(two.read("a").await, CacheStatus::Hit);
+    }
+}
