@@ -266,8 +266,7 @@ impl Access {
         {
             return Ok(caller.clone());
         }
-        let failed = |trouble: &Trouble| matches!(trouble, Trouble::Unavailable(_));
-        match self.record.ask(good.is_some(), || self.clock.monotonic(), question, failed).await {
+        match self.record.ask(good.is_some(), &*self.clock, question).await {
             Ok(proof) => Ok(self.remember(digest, proof, began)),
             Err(Trouble::Unavailable(error)) => good.ok_or(Trouble::Unavailable(error)),
             Err(Trouble::Bad(reason)) => {
@@ -291,8 +290,7 @@ impl Access {
         let question =
             async { system.vault_generation().await.map_err(|error| Trouble::Unavailable(unreachable_record(error))) };
         if self.record.is_due(self.clock.monotonic()) {
-            let failed = |trouble: &Trouble| matches!(trouble, Trouble::Unavailable(_));
-            let _ = self.record.ask(true, || self.clock.monotonic(), question, failed).await;
+            let _ = self.record.ask(true, &*self.clock, question).await;
         }
         match self.record.away_for(self.clock.monotonic()) {
             None => RecordState::Reachable,

@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
-use helmdeck_core::{Code, Error};
+use helmdeck_core::{Clock, Code, Error};
 use parking_lot::Mutex;
+
+use super::Trouble;
 
 /// Shortest time between two questions while the record cannot be reached.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -39,20 +41,19 @@ impl TokenRecord {
     }
 
     /// Asks the record. If the token was good a short while ago, it does not wait for long.
-    pub(super) async fn ask<T, E: From<Error>>(
+    pub(super) async fn ask<T>(
         &self,
         was_good: bool,
-        now: impl Fn() -> Duration,
-        question: impl Future<Output = Result<T, E>>,
-        failed: impl Fn(&E) -> bool,
-    ) -> Result<T, E> {
+        clock: &dyn Clock,
+        question: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
         let answer = if was_good {
-            let late = || E::from(Error::new(Code::Overloaded, "the record of API tokens does not answer"));
-            tokio::time::timeout(PATIENCE, question).await.unwrap_or_else(|_| Err(late()))
+            let late = || Error::new(Code::Overloaded, "the record of API tokens does not answer");
+            tokio::time::timeout(PATIENCE, question).await.unwrap_or_else(|_| Err(late().into()))
         } else {
             question.await
         };
-        self.note(answer.as_ref().err().is_some_and(failed), now());
+        self.note(matches!(answer, Err(Trouble::Unavailable(_))), clock.monotonic());
         answer
     }
 
