@@ -64,7 +64,7 @@ pub(crate) fn exit_code() -> Option<u8> {
 
 /// Makes the exit code that of the failure which follows, not that of the signal.
 #[cfg(feature = "serve")]
-pub(crate) fn give_way() {
+pub(crate) fn clear_received() {
     RECEIVED.store(0, Ordering::SeqCst);
 }
 

@@ -277,9 +277,9 @@ impl Setup {
     /// Returns the number of purges that are left for the next start.
     pub(crate) async fn shut_down(&self, engine: &Engine) -> usize {
         self.conversations.close(CLOSING).await;
-        let owed = engine.shutdown().await;
+        let pending = engine.shutdown().await;
         self.close_vault().await;
-        owed
+        pending
     }
 
     /// Opens the conversation memory without an engine, for one command.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::driver::{KeyName, TakeKey};
-use crate::journal::Owed;
+use crate::journal::JournalEntry;
 use crate::replica::Replica;
 use crate::system::System;
 
@@ -83,7 +83,7 @@ pub struct KeptEnd {
 }
 
 /// Kind of ends in the journal.
-const OWED: &str = "key end";
+const JOURNAL_KIND: &str = "key end";
 /// How often an end is written again that the database did not take.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -127,8 +127,8 @@ impl System {
             Ok(()) => {}
             Err(error) if error.is_temporary() => {
                 tracing::warn!(%error, "the end of a call with an idempotency key could not be written; it is tried again");
-                let owed = self.owe_end(&end).await;
-                self.end_in_background(end, owed);
+                let entry = self.journal_end(&end).await;
+                self.end_in_background(end, entry);
             }
             // The key stays taken, which is safe.
             Err(error) => tracing::warn!(%error, "the end of a call with an idempotency key could not be written"),
@@ -139,9 +139,9 @@ impl System {
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`: of the journal.
-    pub async fn end_owed_keys(&self) -> Result<()> {
+    pub async fn resume_key_ends(&self) -> Result<()> {
         let Some(journal) = self.journal() else { return Ok(()) };
-        for Owed { id, entry } in journal.owed(OWED).await? {
+        for JournalEntry { id, entry } in journal.entries(JOURNAL_KIND).await? {
             match entry.as_deref().and_then(KeyEnd::read) {
                 Some(end) => self.end_in_background(end, Some(id)),
                 None => {
@@ -153,16 +153,16 @@ impl System {
         Ok(())
     }
 
-    async fn owe_end(&self, end: &KeyEnd) -> Option<i64> {
-        let owed = self.journal()?.add(OWED, &end.write()).await;
-        owed.inspect_err(|error| {
+    async fn journal_end(&self, end: &KeyEnd) -> Option<i64> {
+        let entry = self.journal()?.add(JOURNAL_KIND, &end.write()).await;
+        entry.inspect_err(|error| {
             tracing::error!(%error, "the end of a call is not in the journal either: it is lost if this process ends before \
                                      the database is back");
         })
         .ok()
     }
 
-    fn end_in_background(&self, end: KeyEnd, owed: Option<i64>) {
+    fn end_in_background(&self, end: KeyEnd, entry: Option<i64>) {
         let system = self.clone();
         tokio::spawn(async move {
             while let Err(error) = system.try_end(&end).await {
@@ -172,8 +172,8 @@ impl System {
                 }
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
-            if let (Some(journal), Some(owed)) = (system.journal(), owed)
-                && let Err(error) = journal.remove(owed).await
+            if let (Some(journal), Some(entry)) = (system.journal(), entry)
+                && let Err(error) = journal.remove(entry).await
             {
                 // It is written once more after the next start.
                 tracing::debug!(%error, "the end of a call could not be removed from the journal");
@@ -286,7 +286,7 @@ impl System {
 
 /// Everything of an end but the bytes of its answer, for the journal.
 #[derive(Serialize, Deserialize)]
-struct OwedEnd {
+struct JournaledEnd {
     scope: String,
     key: String,
     fence: [u8; 16],
@@ -300,7 +300,7 @@ impl KeyEnd {
     fn write(&self) -> Vec<u8> {
         let kept = self.ended.as_ref();
         let answer = kept.and_then(|kept| kept.answer.as_deref());
-        let head = OwedEnd {
+        let head = JournaledEnd {
             scope: self.scope.clone(),
             key: self.key.clone(),
             fence: self.fence.0,
@@ -314,7 +314,7 @@ impl KeyEnd {
 
     fn read(bytes: &[u8]) -> Option<Self> {
         let line = bytes.iter().position(|byte| *byte == b'\n')?;
-        let head: OwedEnd = serde_json::from_slice(&bytes[..line]).ok()?;
+        let head: JournaledEnd = serde_json::from_slice(&bytes[..line]).ok()?;
         let answer = head.answered.then(|| bytes[line + 1..].to_vec());
         let ended = head.expires_at.map(|expires_at| KeptEnd { answer, expires_at: Timestamp(expires_at) });
         Some(Self { scope: head.scope, key: head.key, fence: Fence(head.fence), ended })
@@ -375,7 +375,7 @@ mod tests {
         let (kept, freed) = (begin(&one, "kept").await, begin(&one, "freed").await);
         let ended =
             KeptEnd { answer: Some(b"sealed".to_vec()), expires_at: NOW.saturating_add(Duration::from_secs(60)) };
-        let owed = async |system: &System| system.journal().unwrap().owed(OWED).await.unwrap().len();
+        let entries = async |system: &System| system.journal().unwrap().entries(JOURNAL_KIND).await.unwrap().len();
         let away = || {
             std::fs::rename(&place, &aside).unwrap();
             std::fs::write(&place, "").unwrap();
@@ -386,9 +386,9 @@ mod tests {
         };
         away();
         one.end_key(end("kept", &kept, Some(ended.clone()))).await;
-        assert_eq!(owed(&one).await, 1, "before the answer leaves");
+        assert_eq!(entries(&one).await, 1, "before the answer leaves");
         back();
-        until("the end", async || owed(&one).await == 0).await;
+        until("the end", async || entries(&one).await == 0).await;
         let done = Begun::Done { digest: b"d".into(), answer: Some(b"sealed".into()) };
         assert_eq!(begin(&one, "kept").await, done);
 
@@ -403,10 +403,10 @@ mod tests {
         .join()
         .unwrap();
         back();
-        assert_eq!(owed(&one).await, 1);
+        assert_eq!(entries(&one).await, 1);
         let two = system(folder.path());
-        two.end_owed_keys().await.unwrap();
-        until("the end", async || owed(&two).await == 0).await;
+        two.resume_key_ends().await.unwrap();
+        until("the end", async || entries(&two).await == 0).await;
         assert!(matches!(begin(&two, "freed").await, Begun::New(_)));
     }
 }

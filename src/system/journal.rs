@@ -31,7 +31,7 @@ pub struct Journal {
 
 /// An entry of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owed {
+pub struct JournalEntry {
     /// Its number.
     pub id: i64,
     /// What [`Journal::add`] got; `None` if no key at hand opens it.
@@ -71,7 +71,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn owed(&self, kind: &'static str) -> Result<Vec<Owed>> {
+    pub async fn entries(&self, kind: &'static str) -> Result<Vec<JournalEntry>> {
         let rows = self.file.read(move |db| {
             let mut statement = db.prepare_cached("SELECT id, entry FROM journal WHERE kind = ?1 ORDER BY id")?;
             let rows = statement.query_map([kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -81,7 +81,12 @@ impl Journal {
             Some(ring) => ring.open_blob(&whole(), PURPOSE, kind.as_bytes(), &entry).ok(),
             None => Some(entry),
         };
-        Ok(rows.await?.unwrap_or_default().into_iter().map(|(id, entry)| Owed { id, entry: open(entry) }).collect())
+        Ok(rows
+            .await?
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(id, entry)| JournalEntry { id, entry: open(entry) })
+            .collect())
     }
 
     /// Removes an entry: it is done.
@@ -114,7 +119,7 @@ mod tests {
         let path = folder.path().join("journal.db");
         let journal = |ring| Journal::at(path.clone(), Duration::from_secs(10), ring);
         let first = journal(Some(keyring()));
-        assert!(first.owed("purge").await.unwrap().is_empty());
+        assert!(first.entries("purge").await.unwrap().is_empty());
         first.remove(7).await.unwrap();
         assert!(!path.exists(), "reading creates nothing");
         let ids = [first.add("purge", b"canary one").await.unwrap(), first.add("purge", b"canary two").await.unwrap()];
@@ -122,19 +127,19 @@ mod tests {
         drop(first);
 
         let second = journal(Some(keyring()));
-        let owed = second.owed("purge").await.unwrap();
-        let texts: Vec<_> = owed.iter().map(|owed| owed.entry.as_deref().unwrap()).collect();
+        let entries = second.entries("purge").await.unwrap();
+        let texts: Vec<_> = entries.iter().map(|entry| entry.entry.as_deref().unwrap()).collect();
         assert_eq!(texts, [b"canary one", b"canary two"]);
-        assert_eq!(owed.iter().map(|owed| owed.id).collect::<Vec<_>>(), ids);
+        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), ids);
         for file in std::fs::read_dir(folder.path()).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(6).any(|part| part == b"canary"));
         }
         let other = KeyRing::parse(("KEY", &"77".repeat(32)), None).unwrap();
-        let blind = journal(Some(other)).owed("purge").await.unwrap();
-        assert!(blind.iter().all(|owed| owed.entry.is_none()) && blind.len() == 2);
+        let blind = journal(Some(other)).entries("purge").await.unwrap();
+        assert!(blind.iter().all(|entry| entry.entry.is_none()) && blind.len() == 2);
         second.remove(ids[0]).await.unwrap();
-        assert_eq!(second.owed("purge").await.unwrap().len(), 1);
-        assert_eq!(second.owed("end").await.unwrap().len(), 1);
+        assert_eq!(second.entries("purge").await.unwrap().len(), 1);
+        assert_eq!(second.entries("end").await.unwrap().len(), 1);
     }
 }

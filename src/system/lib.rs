@@ -21,6 +21,6 @@ pub mod vault;
 
 pub use counters::Counter;
 pub use idempotency::{Begun, Fence, KeptEnd, KeyEnd, KeyRequest};
-pub use journal::{Journal, Owed};
+pub use journal::{Journal, JournalEntry};
 pub use replica::Replica;
 pub use system::System;

@@ -124,7 +124,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         }
         let ending = system.clone();
         tokio::spawn(async move {
-            if let Err(error) = ending.end_owed_keys().await {
+            if let Err(error) = ending.resume_key_ends().await {
                 tracing::warn!(%error, "the journal of ended calls cannot be read");
             }
         });
@@ -185,7 +185,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
             }
         }
     };
-    let owed = setup.shut_down(&engine).await;
+    let pending = setup.shut_down(&engine).await;
     if let Ok(system) = setup.system()
         && !matches!(tokio::time::timeout(LEAVE_WITHIN, system.leave()).await, Ok(Ok(())))
     {
@@ -193,9 +193,9 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     }
     export.finish().await;
     answer?;
-    if owed > 0 {
-        signals::give_way();
-        let purges = if owed == 1 { "1 purge is".to_owned() } else { format!("{owed} purges are") };
+    if pending > 0 {
+        signals::clear_received();
+        let purges = if pending == 1 { "1 purge is".to_owned() } else { format!("{pending} purges are") };
         return Err(Failure::new(
             Exit::Failed,
             format!("{purges} left for the next start: the store did not carry them out"),

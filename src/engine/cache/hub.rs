@@ -13,7 +13,7 @@ use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Clock, Code, Error, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespace, Page, Store, StoreError};
-use helmdeck_system::{Journal, Owed, System};
+use helmdeck_system::{Journal, JournalEntry, System};
 
 use super::answer::{Answer, Location};
 use super::backoff::Backoffs;
@@ -25,7 +25,7 @@ use super::hot::HotTier;
 use super::invalidation::{Covers, Invalidation, Invalidations};
 use super::own_deletes::OwnDeletes;
 use super::pack::Located;
-use super::purge::{OwedPurge, PendingPurges, Purged, Selector};
+use super::purge::{JournaledPurge, PendingPurges, Purged, Selector};
 use super::queue::{Purge, Queue, Write};
 use super::refusals::Refusals;
 use super::tags::stored_tag;
@@ -42,15 +42,15 @@ const STORE_FAILED: Missed = None;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often a process notes that it runs.
-pub(super) const AWAKE_EVERY: Duration = Duration::from_millis(250);
+pub(super) const HEARTBEAT_EVERY: Duration = Duration::from_millis(250);
 /// After so long without such a note, in milliseconds, it stood still: as long as others may take to see a delete.
-const FROZEN_AFTER: u64 = 1_000;
+const SUSPENDED_AFTER: u64 = 1_000;
 
 /// How long after a failed write nothing is taken to be writable, in milliseconds.
 const WRITE_TROUBLE_LASTS: u64 = 5_000;
 
 /// Kind of the journal's entries.
-const OWED: &str = "purge";
+const JOURNAL_KIND: &str = "purge";
 
 /// Shortest time between two warnings of dropped writes.
 const WARN_EVERY: Duration = Duration::from_secs(60);
@@ -87,9 +87,9 @@ pub(crate) struct Hub {
     /// The latest mark of the store's notifications: everything before it was applied.
     heard: watch::Sender<u64>,
     /// When the hub was made, by the clock of the machine, which goes on while this process stands still.
-    born: Instant,
+    made_at: Instant,
     /// How many milliseconds after that this process was last seen to run.
-    awake_at: AtomicU64,
+    heartbeat_at: AtomicU64,
     /// How many milliseconds after that a write failed the last time.
     write_failed_at: AtomicU64,
 }
@@ -136,8 +136,8 @@ impl Hub {
             metrics: parts.metrics,
             events: parts.events,
             heard: watch::Sender::new(0),
-            born: Instant::now(),
-            awake_at: AtomicU64::new(0),
+            made_at: Instant::now(),
+            heartbeat_at: AtomicU64::new(0),
             write_failed_at: AtomicU64::new(0),
             queue: Queue::new(config.write_queue, config.write_queue_bytes),
             dropped: Mutex::default(),
@@ -269,24 +269,24 @@ impl Hub {
         };
         let rows = tokio::time::timeout(self.config.write_budget, carried_out).await.ok().flatten();
         if rows.is_none() {
-            self.owe(id).await;
+            self.journal_purge(id).await;
         }
         self.events.publish(EventKind::CachePurged { what, rows: rows.unwrap_or(0) });
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
 
-    fn begin_purge(&self, selector: Selector, at: Timestamp, owed: Option<i64>) -> u64 {
-        let id = self.pending.add(selector, at, owed);
+    fn begin_purge(&self, selector: Selector, at: Timestamp, entry: Option<i64>) -> u64 {
+        let id = self.pending.add(selector, at, entry);
         self.show_pending();
         id
     }
 
     /// Records that the store carried out a purge.
     pub(crate) async fn end_purge(&self, id: u64) {
-        let owed = self.pending.done(id);
+        let entry = self.pending.done(id);
         self.show_pending();
-        if let (Some(owed), Some(journal)) = (owed, self.journal())
-            && let Err(error) = journal.remove(owed).await
+        if let (Some(entry), Some(journal)) = (entry, self.journal())
+            && let Err(error) = journal.remove(entry).await
         {
             // It is carried out once more after the next start.
             tracing::debug!(%error, "a purge could not be removed from the journal");
@@ -302,14 +302,14 @@ impl Hub {
     }
 
     /// Writes a pending purge to the journal, so that it is carried out even if this process ends.
-    async fn owe(&self, id: u64) {
+    async fn journal_purge(&self, id: u64) {
         let late = self.pending.late(id);
         self.show_pending();
         let (Some(journal), Some(entry)) = (self.journal(), late) else { return };
         // Plain data; writing it to memory cannot fail.
         let entry = serde_json::to_vec(&entry).unwrap_or_default();
-        match journal.add(OWED, &entry).await {
-            Ok(owed) if !self.pending.note_owed(id, owed) => drop(journal.remove(owed).await),
+        match journal.add(JOURNAL_KIND, &entry).await {
+            Ok(entry) if !self.pending.note_entry(id, entry) => drop(journal.remove(entry).await),
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, "a purge that the store did not carry out is not in the journal either: it is lost if \
@@ -319,20 +319,20 @@ impl Hub {
     }
 
     /// Writes all purges that the store has not carried out to the journal, and returns how many there are.
-    pub(crate) async fn owe_all(&self) -> usize {
+    pub(crate) async fn journal_all(&self) -> usize {
         let ids = self.pending.ids();
         for id in &ids {
-            self.owe(*id).await;
+            self.journal_purge(*id).await;
         }
         ids.len()
     }
 
     /// Begins the purges that the journal says the store still owes: those of processes that ended, and of others that
     /// have not carried them out.
-    pub(crate) async fn take_owed(&self) {
+    pub(crate) async fn resume_journaled(&self) {
         let Some(journal) = self.journal() else { return };
-        let owed = match journal.owed(OWED).await {
-            Ok(owed) => owed,
+        let entries = match journal.entries(JOURNAL_KIND).await {
+            Ok(entries) => entries,
             Err(error @ StoreError::Unavailable { .. }) => {
                 tracing::warn!(%error, "the journal of purges cannot be read now; it is tried again");
                 return;
@@ -345,19 +345,19 @@ impl Hub {
                 Vec::new()
             }
         };
-        for Owed { id, entry } in owed.into_iter().filter(|owed| !self.pending.owes(owed.id)) {
-            let read = entry.and_then(|entry| serde_json::from_slice::<OwedPurge>(&entry).ok());
+        for JournalEntry { id, entry } in entries.into_iter().filter(|entry| !self.pending.has_entry(entry.id)) {
+            let read = entry.and_then(|entry| serde_json::from_slice::<JournaledPurge>(&entry).ok());
             // Of one that does not open it is unknown what it covers.
             let (selector, at) =
-                read.map_or((Selector::All, self.clock.now()), |owed| (owed.selector, Timestamp(owed.at)));
+                read.map_or((Selector::All, self.clock.now()), |purge| (purge.selector, Timestamp(purge.at)));
             tracing::info!(purge = selector.describe(), "a purge that was not carried out is carried out now");
             self.queue_purge(selector, at, Some(id));
         }
         self.journal_read.send_replace(true);
     }
 
-    fn queue_purge(&self, selector: Selector, at: Timestamp, owed: Option<i64>) {
-        let id = self.begin_purge(selector.clone(), at, owed);
+    fn queue_purge(&self, selector: Selector, at: Timestamp, entry: Option<i64>) {
+        let id = self.begin_purge(selector.clone(), at, entry);
         self.invalidate(|location| selector.covers(location), |_| ());
         self.queue.purge(Purge { id, at, selector, done: None });
     }
@@ -386,28 +386,28 @@ impl Hub {
 
     /// Returns how many milliseconds ago the hub was made.
     fn age(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.made_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Notes that this process runs. Called every [`AWAKE_EVERY`].
-    pub(super) fn stay_awake(&self) {
-        self.woken();
-        self.awake_at.fetch_max(self.age(), Ordering::Relaxed);
+    /// Notes that this process runs. Called every [`HEARTBEAT_EVERY`].
+    pub(super) fn heartbeat(&self) {
+        self.was_suspended();
+        self.heartbeat_at.fetch_max(self.age(), Ordering::Relaxed);
     }
 
     /// Returns whether this process stood still until now (it was stopped, or its machine paused).
     ///
     /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it. What is in
     /// flight goes on: its rows are taken back if a delete turns out to cover them, as after any late notification.
-    pub(crate) fn woken(&self) -> bool {
-        let (before, now) = (self.awake_at.load(Ordering::Acquire), self.age());
-        if now.saturating_sub(before) <= FROZEN_AFTER {
+    pub(crate) fn was_suspended(&self) -> bool {
+        let (before, now) = (self.heartbeat_at.load(Ordering::Acquire), self.age());
+        if now.saturating_sub(before) <= SUSPENDED_AFTER {
             return false;
         }
         // First: a call that sees the new time must find nothing old.
         self.hot.next_epoch();
         self.hot.invalidate(|_| true);
-        if self.awake_at.fetch_max(now, Ordering::Release) == before {
+        if self.heartbeat_at.fetch_max(now, Ordering::Release) == before {
             tracing::info!("this process stood still for a while; it dropped its hot tier");
         }
         true

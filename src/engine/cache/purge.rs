@@ -126,23 +126,23 @@ struct Pending {
     /// Whether somebody was told that it is pending, or nobody waits for it.
     late: bool,
     /// Its entry in the journal.
-    owed: Option<i64>,
+    entry: Option<i64>,
 }
 
 /// Entry of the journal: a purge that a store has not carried out.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct OwedPurge {
+pub(crate) struct JournaledPurge {
     pub(crate) at: i64,
     pub(crate) selector: Selector,
 }
 
 impl PendingPurges {
     /// Adds a purge, and its entry in the journal if it is there already. Returns its number.
-    pub(crate) fn add(&self, selector: Selector, at: Timestamp, owed: Option<i64>) -> u64 {
+    pub(crate) fn add(&self, selector: Selector, at: Timestamp, entry: Option<i64>) -> u64 {
         let mut state = self.0.lock();
         state.next += 1;
         let id = state.next;
-        state.purges.push(Pending { id, at, selector, late: owed.is_some(), owed });
+        state.purges.push(Pending { id, at, selector, late: entry.is_some(), entry });
         id
     }
 
@@ -150,16 +150,16 @@ impl PendingPurges {
     pub(crate) fn done(&self, id: u64) -> Option<i64> {
         let mut state = self.0.lock();
         let index = state.purges.iter().position(|pending| pending.id == id)?;
-        state.purges.swap_remove(index).owed
+        state.purges.swap_remove(index).entry
     }
 
     /// Notes that a purge takes longer than its caller waits, and returns its entry for the journal; `None` if it was
     /// carried out, or is in the journal.
-    pub(crate) fn late(&self, id: u64) -> Option<OwedPurge> {
+    pub(crate) fn late(&self, id: u64) -> Option<JournaledPurge> {
         let mut state = self.0.lock();
         let pending = state.purges.iter_mut().find(|pending| pending.id == id)?;
         pending.late = true;
-        pending.owed.is_none().then(|| OwedPurge { at: pending.at.micros(), selector: pending.selector.clone() })
+        pending.entry.is_none().then(|| JournaledPurge { at: pending.at.micros(), selector: pending.selector.clone() })
     }
 
     /// Returns the numbers of all purges.
@@ -168,15 +168,15 @@ impl PendingPurges {
     }
 
     /// Records the entry of a purge in the journal. Returns whether the purge is still pending.
-    pub(crate) fn note_owed(&self, id: u64, owed: i64) -> bool {
+    pub(crate) fn note_entry(&self, id: u64, entry: i64) -> bool {
         let mut state = self.0.lock();
         let pending = state.purges.iter_mut().find(|pending| pending.id == id);
-        pending.map(|pending| pending.owed = Some(owed)).is_some()
+        pending.map(|pending| pending.entry = Some(entry)).is_some()
     }
 
     /// Returns whether an entry of the journal is one of these.
-    pub(crate) fn owes(&self, owed: i64) -> bool {
-        self.0.lock().purges.iter().any(|pending| pending.owed == Some(owed))
+    pub(crate) fn has_entry(&self, entry: i64) -> bool {
+        self.0.lock().purges.iter().any(|pending| pending.entry == Some(entry))
     }
 
     /// Returns the number of purges that take longer than their callers waited.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::hub::{AWAKE_EVERY, Hub, HubDependencies};
+use super::hub::{HEARTBEAT_EVERY, Hub, HubDependencies};
 use super::watch::watch;
 use super::writer;
 
@@ -16,20 +16,20 @@ pub(crate) fn start(mut parts: HubDependencies, stop: &CancellationToken) -> Arc
     tokio::spawn(write(Arc::clone(&hub), stop.clone()));
     tokio::spawn(stop.clone().run_until_cancelled_owned(watch(Arc::clone(&hub), changes)));
     tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
-    tokio::spawn(stop.clone().run_until_cancelled_owned(stay_awake(Arc::clone(&hub))));
+    tokio::spawn(stop.clone().run_until_cancelled_owned(heartbeat(Arc::clone(&hub))));
     hub
 }
 
 async fn write(hub: Arc<Hub>, stop: CancellationToken) {
-    stop.run_until_cancelled(hub.take_owed()).await;
+    stop.run_until_cancelled(hub.resume_journaled()).await;
     stop.run_until_cancelled(writer::run(&hub)).await;
     hub.queue.close();
 }
 
-async fn stay_awake(hub: Arc<Hub>) {
+async fn heartbeat(hub: Arc<Hub>) {
     loop {
-        hub.stay_awake();
-        tokio::time::sleep(AWAKE_EVERY).await;
+        hub.heartbeat();
+        tokio::time::sleep(HEARTBEAT_EVERY).await;
     }
 }
 
@@ -39,7 +39,7 @@ async fn keep_counters(hub: Arc<Hub>) {
         hub.write_counters().await;
         hub.drop_expired();
         hub.flush_reads().await;
-        hub.take_owed().await;
+        hub.resume_journaled().await;
         hub.warn_of_dropped();
     }
 }

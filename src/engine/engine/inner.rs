@@ -173,7 +173,7 @@ impl Inner {
 
     /// As [`Engine::shutdown`](super::Engine::shutdown).
     pub(crate) async fn shutdown(&self) -> usize {
-        let mut owed = 0;
+        let mut pending = 0;
         self.jobs.shutdown().await;
         self.end_statistics().await;
         self.watch.lock().take();
@@ -193,10 +193,10 @@ impl Inner {
             if tokio::time::timeout(limit, drain).await.is_err() {
                 tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
             }
-            owed = memory.hub.owe_all().await;
-            if owed > 0 {
+            pending = memory.hub.journal_all().await;
+            if pending > 0 {
                 tracing::warn!(
-                    purges = owed,
+                    purges = pending,
                     "the store has not carried out all purges: other servers may serve what they cover until a server with \
                      this data folder starts again, or the answers expire"
                 );
@@ -212,6 +212,6 @@ impl Inner {
         if let Some(servers) = &self.servers {
             servers.shutdown().await;
         }
-        owed
+        pending
     }
 }

@@ -80,7 +80,7 @@ fn recall(cache: &PackCache, call: &Call, secrets: u64) -> Option<Result<Outcome
     }
     let found = cache.hub.hot.recall(&cache.alias(call, &call.input, secrets)?)?;
     let now = cache.hub.clock.now();
-    if cache.hub.woken() {
+    if cache.hub.was_suspended() {
         return None;
     }
     // Artifacts may be gone, and an early renewal may be due: `cache` sees to that.

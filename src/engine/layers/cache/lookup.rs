@@ -53,7 +53,7 @@ pub(super) fn start<S: InnerService>(
         let (key, reason) = (Some(located.location.key), call.behind.then_some("behind"));
         return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, reason)));
     }
-    let found = if cache.hub.woken() { None } else { cache.hub.hot.get(&located.location.key) };
+    let found = if cache.hub.was_suspended() { None } else { cache.hub.hot.get(&located.location.key) };
     let reads = call.directive != Directive::Refresh;
     if let Some(found) = found.as_ref().filter(|found| reads && found.extras().artifacts.is_empty()) {
         let now = cache.hub.clock.now();

@@ -47,7 +47,7 @@ impl Tidy {
     }
 
     /// Gives the room for deletes away, and takes it back when the log is empty again.
-    pub(super) fn give_reserve(&mut self) {
+    pub(super) fn release_reserve(&mut self) {
         if self.reserve.give() {
             self.empty_log_at = Some(Instant::now());
             self.keep_reserve_at = Some(Instant::now() + KEEP_RESERVE_AFTER);

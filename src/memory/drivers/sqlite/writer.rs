@@ -123,18 +123,18 @@ impl Writer {
                     }
                 }
             }
-            Err(error) if error.trouble() == "full" => self.delete_all_the_same(&mut group, &error),
+            Err(error) if error.trouble() == "full" => self.delete_on_full_disk(&mut group, &error),
             Err(error) => group.fail(&error),
         }
         group.next
     }
 
     /// Carries out the deletes of a group that found the disk full, in the room that was reserved for them.
-    fn delete_all_the_same(&mut self, group: &mut Group, full: &StoreError) {
+    fn delete_on_full_disk(&mut self, group: &mut Group, full: &StoreError) {
         for waiting in std::mem::take(&mut group.waiting) {
             let mut alone = Group { full: true, ..Group::new(waiting) };
             let done = if alone.waiting[0].deletes() {
-                self.tidy.give_reserve();
+                self.tidy.release_reserve();
                 self.commit(&mut alone).or_else(|error| {
                     // The log of the deletes before has taken the room, unless a reader still needs it.
                     let emptied = error.trouble() == "full" && empty_log(&self.pool).unwrap_or(false);

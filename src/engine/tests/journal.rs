@@ -13,14 +13,14 @@ use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, function, keyring,
 use crate::support::{echo, status, with_input};
 
 /// A process on a store in a file, with its own data folder.
-struct Process {
+struct JournalFixture {
     engine: Engine,
     store: Arc<FaultyStore>,
     journal: Journal,
     clock: Arc<ManualClock>,
 }
 
-impl Process {
+impl JournalFixture {
     async fn start(store: &Path, data: &Path, cache: CacheConfig) -> Self {
         let clock = Arc::new(ManualClock::default());
         let url = format!("sqlite:{}", store.display());
@@ -46,8 +46,8 @@ impl Process {
         status(&outcome)
     }
 
-    async fn owed(&self) -> usize {
-        self.journal.owed("purge").await.unwrap().len()
+    async fn entries(&self) -> usize {
+        self.journal.entries("purge").await.unwrap().len()
     }
 }
 
@@ -57,27 +57,27 @@ const WRITE: &str = "{\"repo\":\"a\"}";
 async fn purge_outlives_the_process_that_could_not_carry_it_out() {
     let folder = tempfile::tempdir().unwrap();
     let (store, data) = (folder.path().join("memory.db"), folder.path().join("one"));
-    let one = Process::start(&store, &data, patient().cache).await;
+    let one = JournalFixture::start(&store, &data, patient().cache).await;
     assert_eq!((one.read("a").await, one.read("b").await), (CacheStatus::Miss, CacheStatus::Miss));
     assert!(!one.engine.call(call("t.write", "{\"repo\":\"c\"}")).await.unwrap().pending);
-    assert_eq!(one.owed().await, 0);
+    assert_eq!(one.entries().await, 0);
 
     one.store.set(Fault::All);
     let outcome = one.engine.call(call("t.write", WRITE)).await.unwrap();
     assert!(outcome.pending && String::from_utf8(outcome.to_json()).unwrap().contains(",\"pending\":true"));
-    assert_eq!(one.owed().await, 1, "before the answer leaves");
+    assert_eq!(one.entries().await, 1, "before the answer leaves");
     assert!(one.engine.metrics().contains("helmdeck_purges_pending 1"));
     assert_eq!(one.engine.memory().unwrap().position(), None);
     assert_eq!(one.engine.shutdown().await, 1);
 
     // Another data folder does not know of it.
-    let other = Process::start(&store, &folder.path().join("other"), patient().cache).await;
+    let other = JournalFixture::start(&store, &folder.path().join("other"), patient().cache).await;
     assert_eq!((other.read("a").await, other.read("b").await), (CacheStatus::Hit, CacheStatus::Hit));
     other.engine.shutdown().await;
 
-    let two = Process::start(&store, &data, patient().cache).await;
+    let two = JournalFixture::start(&store, &data, patient().cache).await;
     assert_eq!((two.read("a").await, two.read("b").await), (CacheStatus::Miss, CacheStatus::Hit));
-    assert_eq!(two.owed().await, 0);
+    assert_eq!(two.entries().await, 0);
     assert!(two.engine.metrics().contains("helmdeck_purges_pending 0"));
     assert_eq!(two.engine.shutdown().await, 0);
 }
@@ -85,12 +85,12 @@ async fn purge_outlives_the_process_that_could_not_carry_it_out() {
 #[tokio::test]
 async fn purge_is_carried_out_when_the_store_is_back() {
     let folder = tempfile::tempdir().unwrap();
-    let one = Process::start(&folder.path().join("memory.db"), folder.path(), patient().cache).await;
+    let one = JournalFixture::start(&folder.path().join("memory.db"), folder.path(), patient().cache).await;
     one.read("a").await;
     one.store.set(Fault::Writes);
     assert!(one.engine.call(call("t.write", WRITE)).await.unwrap().pending);
     one.store.set(Fault::None);
-    helmdeck_testkit::until("the purge", async || one.owed().await == 0).await;
+    helmdeck_testkit::until("the purge", async || one.entries().await == 0).await;
     assert!(one.engine.metrics().contains("helmdeck_purges_pending 0"));
     assert!(!one.engine.call(call("t.write", WRITE)).await.unwrap().pending);
 }
@@ -99,27 +99,27 @@ async fn purge_is_carried_out_when_the_store_is_back() {
 async fn entry_that_does_not_open_purges_everything() {
     let folder = tempfile::tempdir().unwrap();
     let (store, data) = (folder.path().join("memory.db"), folder.path().join("data"));
-    let one = Process::start(&store, &data, patient().cache).await;
+    let one = JournalFixture::start(&store, &data, patient().cache).await;
     one.read("a").await;
     one.journal.add("purge", b"not an entry").await.unwrap();
     one.engine.shutdown().await;
-    let two = Process::start(&store, &data, patient().cache).await;
+    let two = JournalFixture::start(&store, &data, patient().cache).await;
     assert_eq!(two.read("a").await, CacheStatus::Miss);
-    assert_eq!(two.owed().await, 0);
+    assert_eq!(two.entries().await, 0);
 }
 
 #[tokio::test]
 async fn writes_are_refused_while_the_store_is_lost_if_the_operator_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheConfig { on_store_lost: OnStoreLost::RefuseWrites, ..patient().cache };
-    let one = Process::start(&folder.path().join("memory.db"), folder.path(), cache).await;
+    let one = JournalFixture::start(&folder.path().join("memory.db"), folder.path(), cache).await;
     assert!(!one.engine.call(call("t.write", WRITE)).await.unwrap().pending);
     one.store.set(Fault::All);
     one.clock.advance(Duration::from_secs(1));
     let error = one.engine.call(call("t.write", WRITE)).await.unwrap_err();
     assert_eq!(error.code(), Code::Overloaded);
     assert!(error.retry_after().is_some() && error.message().contains("refuse_writes"), "{error}");
-    assert_eq!(one.owed().await, 0, "it did not run");
+    assert_eq!(one.entries().await, 0, "it did not run");
     one.store.set(Fault::None);
     one.clock.advance(Duration::from_secs(1));
     assert!(!one.engine.call(call("t.write", WRITE)).await.unwrap().pending);
@@ -129,13 +129,13 @@ async fn writes_are_refused_while_the_store_is_lost_if_the_operator_says_so() {
 async fn damaged_journal_purges_everything_once() {
     let folder = tempfile::tempdir().unwrap();
     let (store, data) = (folder.path().join("memory.db"), folder.path().join("data"));
-    let one = Process::start(&store, &data, patient().cache).await;
+    let one = JournalFixture::start(&store, &data, patient().cache).await;
     one.read("a").await;
     one.engine.shutdown().await;
     std::fs::write(data.join("journal.db"), "no database, whatever its name says").unwrap();
     // It looks at the journal again all the time.
     let cache = CacheConfig { counters_interval: Duration::from_millis(1), ..patient().cache };
-    let two = Process::start(&store, &data, cache).await;
+    let two = JournalFixture::start(&store, &data, cache).await;
     assert_eq!(two.read("a").await, CacheStatus::Miss, "nobody knows what was purged");
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(5)).await;
