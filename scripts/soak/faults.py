@@ -19,7 +19,7 @@ PAST_LEASE = 26.0
 FILES = {"solve", "download", "pry"}
 # How often each happens in a round.
 ROUND = {
-    "kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "nats": 1, "bucket": 1, "clock": 1,
+    "kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "stopped": 1, "pooler": 1, "nats": 1, "bucket": 1, "clock": 1,
     "upgrade": 1, "rotate": 1,
 }
 
@@ -141,6 +141,19 @@ class Faults:
     def database(self) -> None:
         """PostgreSQL dies and is started again."""
         self._outage(self.stand.postgres, None)
+
+    def stopped(self) -> None:
+        """PostgreSQL is stopped in good order, is away for a while, and is started again."""
+        began = time.time()
+        self.stand.postgres.run("pg_ctl", "stop", "-s", "-m", "fast", "-D", "data")
+        time.sleep(self.random.uniform(3, 8))
+        self.stand.postgres.start()
+        self.outages.append((began, time.time() + SETTLE, None))
+        time.sleep(SETTLE)
+
+    def pooler(self) -> None:
+        """PgBouncer dies and is started again."""
+        self._outage(self.stand.pooler, None)
 
     def nats(self) -> None:
         """NATS dies and is started again. No call may notice, and no event may be lost."""

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import check
+import consistency
 
 
 class Told:
@@ -30,6 +31,46 @@ class Told:
 
 def entry(what: str, **more: object) -> dict:
     return {"user": "u", "what": what, "status": 200, "deck": "deck-1", "began": 10.0, "ended": 10.1, **more}
+
+
+def did(op: str, at: float = 10.0, version: int | None = None, **more: object) -> dict:
+    """An operation of the second check."""
+    return {
+        "op": op, "user": "u", "status": 200, "began": at, "ended": at + 0.1, "key": "r", "once": "a", "position": None, "pending": False,
+        "said": {"version": version}, **more,
+    }
+
+
+def of_consistency(folder: Path) -> list[str]:
+    """Returns what the second check is wrong about."""
+    (folder / "register-r").write_text('{"once": "a"}\n{"once": "b"}\n')
+    (folder / "register-twice").write_text('{"once": "a"}\n{"once": "a"}\n')
+    one, two = did("set", 10, 1, position="p1"), did("set", 11, 2, once="b", position="p2")
+    turn, page = did("turn", status=201), lambda *texts: did("turns", said={"items": [{"value": {"user_message": text}} for text in texts]})
+    job = did("submit", status=202, said={"id": "1"})
+    found = {
+        "a write that ran twice": [did("set", 10, 1, key="twice")],
+        "a write that did not run": [did("set", 10, 3, once="c")],
+        "a read that is older than its position": [one, two, did("read", 11.3, 1, after="p2")],
+        "a read that is older than the bound allows": [one, two, did("read", 13, 1)],
+        "a pending purge that never came": [one, {**two, "pending": True, "position": None}, did("last", 13, 1)],
+        "a repeat with another answer": [one, did("repeat", 13, 2)],
+        "a repeat that has not ended": [one, did("repeat", 13, status=409)],
+        "a lost turn": [turn, page()],
+        "a turn twice": [turn, page("a", "b", "b")],
+        "turns out of order": [turn, {**turn, "once": "b"}, {**turn, "once": "c"}, page("b", "a", "c")],
+        "two jobs of one name": [job, {**job, "said": {"id": "2"}}],
+        "a job that ran twice": [{**job, "once": "j"}],
+    }
+    (folder / "jobs").write_text('{"key": "j"}\n{"key": "j"}\n')
+    right = [
+        one, two, did("read", 11.3, 1), did("read", 11.3, 2, after="p2"), did("read", 13, 2), did("last", 13, 2), did("repeat", 13, 1),
+        turn, {**turn, "once": "b"}, page("a", "b"), job, job,
+    ]
+    missed = [name for name, entries in found.items() if len(consistency.check(folder, entries)) != 1]
+    failed = did("read", 12, status=503)
+    counts = [len(consistency.refused([failed], [("database", *when)])) for when in ((11, 13), (13, 14))]
+    return missed + (["a right history"] if consistency.check(folder, right) else []) + ([] if counts == [1, 0] else ["a refused read"])
 
 
 def main() -> None:
@@ -88,7 +129,9 @@ def main() -> None:
             "an artifact": check.artifacts([Told([], file=b"a mark")]),
             "an event": check.events([Told([learned])], [replay]),
         }
-    missed = [name for name, wrong in found.items() if len(wrong) != 1] + [name for name, wrong in right.items() if wrong]
+    with tempfile.TemporaryDirectory() as folder:
+        missed = of_consistency(Path(folder))
+    missed += [name for name, wrong in found.items() if len(wrong) != 1] + [name for name, wrong in right.items() if wrong]
     late = entry("echo", status=0, began=20.0, ended=21.0)
     failures = {
         "an outage of everything": ([entry("echo", status=0), late, entry("echo")], [(19, 22, None)], (1, 2)),

@@ -69,7 +69,8 @@ class Program:
 class Postgres:
     """A server of its own, in a folder that goes with it."""
 
-    def __init__(self, folder: Path, port: int):
+    def __init__(self, folder: Path, port: int, fsync: bool):
+        self.fsync = "on" if fsync else "off"
         found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
         if not found:
             raise SystemExit("PostgreSQL is not installed (Debian: postgresql)")
@@ -91,8 +92,8 @@ class Postgres:
         )
 
     def start(self) -> None:
-        # The machine does not fail here, only processes do, so nothing is synced to the disk.
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 -c dynamic_shared_memory_type=mmap"
+        # The machine does not fail here, only processes do, so nothing has to be synced to the disk.
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync={self.fsync} -c max_connections=200 -c dynamic_shared_memory_type=mmap"
         self.run("pg_ctl", "start", "-w", "-s", "-D", "data", "-l", str(self.folder / "log"), "-o", options)
 
     def stop(self) -> None:

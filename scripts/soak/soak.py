@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import check
+import consistency
 from faults import Faults
 from load import Caller
 from stand import Stand, dump
@@ -31,6 +32,8 @@ def main() -> None:
     parser.add_argument("--failed-per-mille", type=float, default=1.0, help="most calls that may fail")
     parser.add_argument("--failed-calls", type=int, help="most calls that may fail, instead of a share of them")
     parser.add_argument("--small", action="store_true", help="without NATS, a bucket and namespaces")
+    parser.add_argument("--clients", type=int, default=3, help="callers of the second check")
+    parser.add_argument("--fsync", action="store_true", help="PostgreSQL syncs to the disk")
     parser.add_argument("--weed", help="the program of SeaweedFS; without it there is no bucket")
     parser.add_argument("--local-system", action="store_true", help="each server has its own system database")
     parser.add_argument("--keep", type=Path, help="a folder for the history and the logs")
@@ -39,19 +42,29 @@ def main() -> None:
     # Whoever ends it ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
     with tempfile.TemporaryDirectory(prefix="helmdeck-soak-") as folder, \
-            Stand(Path(folder), arguments.program.resolve(), {}, small=arguments.small, weed=arguments.weed, steady=arguments.faults == "none") as stand:
+            Stand(Path(folder), arguments.program.resolve(), {}, small=arguments.small, weed=arguments.weed, steady=arguments.faults == "none",
+                  fsync=arguments.fsync) as stand:
         print(f"seed {arguments.seed}, {type(stand.network).__name__.lower()}, NATS {bool(stand.nats)}, bucket {bool(stand.bucket)}", flush=True)
         faults = Faults(stand, arguments.seed, old)
         callers = [Caller(stand, number, arguments.seed, not arguments.local_system, arguments.pause) for number in range(arguments.callers)]
+        # They need the system database of all servers.
+        clients = [] if arguments.local_system else [consistency.Client(stand, number, arguments.seed, arguments.pause) for number in range(arguments.clients)]
         watch = Watch(stand.decks)
         try:
             watch.start()
-            load(faults, callers, arguments)
+            load(faults, callers, clients, arguments)
             grown = watch.finish(sum(len(caller.history) for caller in callers))
             history = sorted((entry for caller in callers for entry in caller.history), key=lambda entry: entry["began"])
+            for client in clients:
+                client.finish()
+            entries = sorted((entry for client in clients for entry in client.entries), key=lambda entry: entry["began"])
             if arguments.keep:
                 keep(arguments.keep, stand, faults, history)
-            report(stand, faults, callers, history, arguments, grown)
+                dump(arguments.keep / "entries.jsonl", entries)
+            print(consistency.summary(entries))
+            wrong = consistency.check(stand.packs, entries)
+            wrong += [f"a cached answer was refused: {entry}" for entry in consistency.refused(entries, faults.windows)]
+            report(stand, faults, callers, history, arguments, grown, wrong)
         finally:
             if arguments.keep:
                 arguments.keep.mkdir(parents=True, exist_ok=True)
@@ -59,11 +72,11 @@ def main() -> None:
                     shutil.copy(log, arguments.keep)
 
 
-def load(faults: Faults, callers: list[Caller], arguments: argparse.Namespace) -> None:
+def load(faults: Faults, callers: list[Caller], clients: list[consistency.Client], arguments: argparse.Namespace) -> None:
     """Lets the callers call while faults happen."""
     for caller in callers:
         caller.others = [other for other in callers if other is not caller]
-    for caller in callers:
+    for caller in [*callers, *clients]:
         caller.start()
     end, planned = time.time() + arguments.seconds, arguments.faults.split(",") if arguments.faults else None
     try:
@@ -74,9 +87,9 @@ def load(faults: Faults, callers: list[Caller], arguments: argparse.Namespace) -
             faults.next(planned.pop(0) if planned else None)
         time.sleep(2)
     finally:
-        for caller in callers:
+        for caller in [*callers, *clients]:
             caller.over.set()
-        for caller in callers:
+        for caller in [*callers, *clients]:
             caller.join(120)
 
 
@@ -92,11 +105,11 @@ def keep(folder: Path, stand: Stand, faults: Faults, history: list[dict]) -> Non
 
 
 def report(
-    stand: Stand, faults: Faults, callers: list[Caller], history: list[dict], arguments: argparse.Namespace, grown: list[str],
+    stand: Stand, faults: Faults, callers: list[Caller], history: list[dict], arguments: argparse.Namespace, grown: list[str], wrong: list[str],
 ) -> None:
     """Checks everything, says what was found, and ends the program with 1 if anything is wrong."""
     # A server that is killed, or that others are killed beside, fills its caches again.
-    wrong = (grown if arguments.faults == "none" else []) + check.facts(callers) + check.turns(callers) + check.answers(history) + check.registers(history)
+    wrong = wrong + (grown if arguments.faults == "none" else []) + check.facts(callers) + check.turns(callers) + check.answers(history) + check.registers(history)
     wrong += check.stale(history, faults.continued) + check.sessions(history, faults.removed) + check.writes(stand.packs, history)
     wrong += check.jobs(stand.packs, callers, faults.removed) + check.fenced(faults.fenced) + check.artifacts(callers)
     if stand.nats:

@@ -17,13 +17,24 @@ SECRET = "a shared secret of the soak, 32 bytes"
 # Sizes of caches that are full within a minute.
 FULL_CACHES = {"HELMDECK_CACHE__HOT_BYTES": "1MiB", "HELMDECK_CONVERSATION__HOT_BYTES": "1MiB"}
 
+CACHED = 'cache = true\nttl = "1h"\ntags = ["key:{key}"]'
+# The key of an input, and the file of its register.
+REGISTER = "input=$(cat)\nkey=${input#*\\\"key\\\":\\\"}\nfile=register-${key%%\\\"*}\n"
+
 PACKS = {
     # Answers with its input: whoever gets another's answer sees it.
-    "soak.echo": ("read_only = true", "#!/bin/sh\ninput=$(cat)\nprintf '{\"input\":%s}' \"$input\"\n", "tags = [\"key:{key}\"]"),
+    "soak.echo": ("read_only = true", "#!/bin/sh\ninput=$(cat)\nprintf '{\"input\":%s}' \"$input\"\n", CACHED),
     # Answers with the time of its run, in nanoseconds: a purge makes later answers newer.
-    "soak.clock": ("read_only = true", "#!/bin/sh\ncat >/dev/null\nprintf '{\"ran\":%s}' \"$(date +%s%N)\"\n", "tags = [\"key:{key}\"]"),
+    "soak.clock": ("read_only = true", "#!/bin/sh\ncat >/dev/null\nprintf '{\"ran\":%s}' \"$(date +%s%N)\"\n", CACHED),
     # Writes down each run.
     "soak.write": ("destructive = false", "#!/bin/sh\ninput=$(cat)\nprintf '%s\\n' \"$input\" >>writes\nprintf '{\"input\":%s}' \"$input\"\n", None),
+    # Gives a register its next version, and says which.
+    "soak.set": (
+        "destructive = false", f"#!/bin/sh\n{REGISTER}exec 9>>\"$file\"\nflock 9\nprintf '%s\\n' \"$input\" >&9\n"
+        "printf '{\"version\":%s}' \"$(wc -l <\"$file\")\"\n", 'invalidates = ["register:{key}"]'),
+    "soak.read": (
+        "read_only = true", f"#!/bin/sh\n{REGISTER}touch \"$file\"\nprintf '{{\"version\":%s}}' \"$(wc -l <\"$file\")\"\n",
+        'cache = true\nttl = "1h"\ntags = ["register:{key}"]'),
     # The same as a job of a second.
     "soak.job": ("async = true", "#!/bin/sh\ninput=$(cat)\nprintf '%s\\n' \"$input\" >>jobs\nsleep 1\nprintf '{\"input\":%s}' \"$input\"\n", None),
 }
@@ -134,9 +145,9 @@ class Stand:
     """All of it. Use it as a context: at the end everything is stopped."""
 
     def __init__(self, folder: Path, program: Path, more: dict[str, str], count: int = 3, small: bool = True, weed: str | None = None,
-                 steady: bool = False):
+                 steady: bool = False, fsync: bool = False):
         """`steady`: nothing of the servers may grow. Their caches are full soon, and nobody adds to their projects."""
-        self.folder, self.program, self.count, self.steady = folder, program, count, steady
+        self.folder, self.program, self.count, self.steady, self.fsync = folder, program, count, steady, fsync
         self.more = more | (FULL_CACHES if steady else {})
         self.packs = folder / "packs"
         self.packs.mkdir()
@@ -160,7 +171,7 @@ class Stand:
 
     def _services(self, small: bool, weed: str | None) -> None:
         self.port, database = free_ports(2)
-        self.postgres = Postgres(self.folder / "postgres", database)
+        self.postgres = Postgres(self.folder / "postgres", database, self.fsync)
         self.stopped.append(self.postgres.stop)
         self.pooler = Pooler(self.postgres, self.network.address("database"))
         self.stopped.append(self.pooler.stop)
@@ -191,10 +202,10 @@ class Stand:
         program = self.packs / f"{name}.sh"
         program.write_text(script)
         program.chmod(0o755)
-        cache = f'[memory]\ncache = true\nttl = "1h"\n{memory}\n' if memory else ""
+        cache = f"[memory]\n{memory}\n" if memory else ""
         (self.packs / f"{name}.toml").write_text(
             f'name = "{name}"\nversion = "v1"\ndescription = "For the soak"\n{kind}\n[handler]\ncommand = ["./{name}.sh"]\n'
-            f'[input]\ntype = "object"\nadditionalProperties = false\n[input.properties]\nkey = {{ type = "string" }}\n{cache}'
+            f'[input]\ntype = "object"\nadditionalProperties = false\n[input.properties]\nkey = {{ type = "string" }}\nonce = {{ type = "string" }}\n{cache}'
         )
 
     def __enter__(self) -> "Stand":
