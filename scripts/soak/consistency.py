@@ -107,8 +107,8 @@ def lines(packs: Path, name: str) -> list[dict]:
     return [json.loads(line) if line else {} for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def check(packs: Path, entries: list[dict]) -> list[str]:
-    """Returns what is wrong with a history."""
+def check(packs: Path, entries: list[dict], removed: list[float]) -> list[str]:
+    """Returns what is wrong with a history. Answers to repeat are sealed with the key of their time: those of before the removal of a key are gone."""
     sets = [entry for entry in entries if entry["op"] == "set"]
     done = [entry for entry in sets if entry["status"] == 200]
     wrong = []
@@ -131,8 +131,9 @@ def check(packs: Path, entries: list[dict]) -> list[str]:
     wrong += [f"at the end older than version {top[one['key']]}: {one}" for one in entries
               if one["op"] == "last" and (one["status"] != 200 or one["said"]["version"] < top.get(one["key"], 0))]
     first = {entry["once"]: entry["said"] for entry in done}
+    gone = {entry["once"] for entry in done if any(entry["began"] < at for at in removed)}
     wrong += [f"another answer than the first one, {first[one['once']]}: {one}" for one in entries
-              if one["op"] == "repeat" and (one["status"], one["said"]) != (200, first[one["once"]])]
+              if one["op"] == "repeat" and one["once"] not in gone and (one["status"], one["said"]) != (200, first[one["once"]])]
     # Turns: each acknowledged one once, in the order in which they were acknowledged.
     for user in sorted({entry["user"] for entry in entries}):
         told = [entry["once"] for entry in entries if (entry["op"], entry["user"]) == ("turn", user) and entry["status"] in (200, 201)]

@@ -67,10 +67,10 @@ def of_consistency(folder: Path) -> list[str]:
         one, two, did("read", 11.3, 1), did("read", 11.3, 2, after="p2"), did("read", 13, 2), did("last", 13, 2), did("repeat", 13, 1),
         turn, {**turn, "once": "b"}, page("a", "b"), job, job,
     ]
-    missed = [name for name, entries in found.items() if len(consistency.check(folder, entries)) != 1]
+    missed = [name for name, entries in found.items() if len(consistency.check(folder, entries, [])) != 1]
     failed = did("read", 12, status=503)
     counts = [len(consistency.refused([failed], [("database", *when)])) for when in ((11, 13), (13, 14))]
-    return missed + (["a right history"] if consistency.check(folder, right) else []) + ([] if counts == [1, 0] else ["a refused read"])
+    return missed + (["a right history"] if consistency.check(folder, right, []) else []) + ([] if counts == [1, 0] else ["a refused read"])
 
 
 def main() -> None:

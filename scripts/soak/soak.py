@@ -62,7 +62,7 @@ def main() -> None:
                 keep(arguments.keep, stand, faults, history)
                 dump(arguments.keep / "entries.jsonl", entries)
             print(consistency.summary(entries))
-            wrong = consistency.check(stand.packs, entries)
+            wrong = consistency.check(stand.packs, entries, faults.removed)
             wrong += [f"a cached answer was refused: {entry}" for entry in consistency.refused(entries, faults.windows)]
             report(stand, faults, callers, history, arguments, grown, wrong)
         finally:
@@ -99,7 +99,7 @@ def keep(folder: Path, stand: Stand, faults: Faults, history: list[dict]) -> Non
     outages = [(began, ended, sorted(what) if what else None) for began, ended, what in faults.outages]
     known = {"outages": outages, "continued": faults.continued, "fenced": faults.fenced, "removed": faults.removed, "windows": faults.windows}
     (folder / "faults.json").write_text(json.dumps(known))
-    for name in ("writes", "jobs"):
+    for name in ("writes", "jobs", *(file.name for file in stand.packs.glob("register-*"))):
         if (stand.packs / name).exists():
             shutil.copy(stand.packs / name, folder)
 

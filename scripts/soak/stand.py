@@ -19,7 +19,7 @@ FULL_CACHES = {"HELMDECK_CACHE__HOT_BYTES": "1MiB", "HELMDECK_CONVERSATION__HOT_
 
 CACHED = 'cache = true\nttl = "1h"\ntags = ["key:{key}"]'
 # The key of an input, and the file of its register.
-REGISTER = "input=$(cat)\nkey=${input#*\\\"key\\\":\\\"}\nfile=register-${key%%\\\"*}\n"
+REGISTER = "input=$(cat)\nkey=${input#*\\\"key\\\"*:*\\\"}\nfile=register-${key%%\\\"*}\n"
 
 PACKS = {
     # Answers with its input: whoever gets another's answer sees it.
