@@ -34,7 +34,7 @@ PACKS = {
         "printf '{\"version\":%s}' \"$(wc -l <\"$file\")\"\n", 'invalidates = ["register:{key}"]'),
     "soak.read": (
         "read_only = true", f"#!/bin/sh\n{REGISTER}touch \"$file\"\nprintf '{{\"version\":%s}}' \"$(wc -l <\"$file\")\"\n",
-        'cache = true\nttl = "1h"\ntags = ["register:{key}"]'),
+        'cache = true\nttl = "1h"\nscope = "shared"\ntags = ["register:{key}"]'),
     # The same as a job of a second.
     "soak.job": ("async = true", "#!/bin/sh\ninput=$(cat)\nprintf '%s\\n' \"$input\" >>jobs\nsleep 1\nprintf '{\"input\":%s}' \"$input\"\n", None),
 }
