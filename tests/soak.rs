@@ -22,7 +22,7 @@ fn small_soak_finds_nothing_wrong() {
     command.arg(env!("CARGO_BIN_EXE_helmdeck"));
     command.args(["--small", "--seed", "1", "--callers", "3", "--gap", "4", "--faults", "kill,drain,database"]);
     // Calls fail that the killed server was at, and those that came while it died: two of each caller, and none else.
-    command.args(["--failed-calls", "6"]);
+    command.args(["--clients", "1", "--failed-calls", "6"]);
     let soak = command.output().unwrap();
     let said = String::from_utf8_lossy(&[soak.stdout, soak.stderr].concat()).into_owned();
     assert!(soak.status.success(), "{said}");
