@@ -43,8 +43,8 @@ class Client(threading.Thread):
         status, told, text = send(*at, self.token, method, path, body, headers)
         said = json.loads(text) if text.startswith((b"{", b"[")) else {}
         entry = {
-            "op": what, "user": self.user, "began": began, "ended": time.time(), "status": status, "direct": deck is not None,
-            "deck": told.get("helmdeck-server"), "cache": told.get("cache-status"), "position": told.get("helmdeck-position"), **more,
+            "op": what, "user": self.user, "began": began, "ended": time.time(), "status": status,
+            "deck": told.get("helmdeck-server") if deck is None else self.stand.decks[deck].name, "cache": told.get("cache-status"), "position": told.get("helmdeck-position"), **more,
         }
         entry["said"] = said if status >= 400 or what in ("turns", "submit") else said.get("output")
         entry["pending"] = bool(said.get("pending")) if isinstance(said, dict) else False
@@ -108,33 +108,57 @@ def lines(packs: Path, name: str) -> list[dict]:
 
 
 def check(packs: Path, entries: list[dict], removed: list[float]) -> list[str]:
-    """Returns what is wrong with a history. Answers to repeat are sealed with the key of their time: those of before the removal of a key are gone."""
-    sets = [entry for entry in entries if entry["op"] == "set"]
-    done = [entry for entry in sets if entry["status"] == 200]
-    wrong = []
-    # At most once, and each acknowledged one at its version.
-    runs = {key: [line.get("once") for line in lines(packs, f"register-{key}")] for key in {entry["key"] for entry in sets}}
-    wrong += [f"{once} ran {count} times" for ran in runs.values() for once, count in Counter(ran).items() if once and count > 1]
-    wrong += [f"not at its version: {entry}" for entry in done if runs[entry["key"]][entry["said"]["version"] - 1:entry["said"]["version"]] != [entry["once"]]]
-    # Reads: one with a position has that write; one without has what was acknowledged a bound before it.
-    at = {entry["position"]: entry for entry in done if entry["position"]}
-    settled = sorted((entry for entry in done if not entry["pending"]), key=lambda entry: entry["ended"])
-    for read in (entry for entry in entries if entry["op"] in ("read", "last") and entry["status"] == 200):
-        version, known = read["said"]["version"], at.get(read.get("after"))
-        if known and known["key"] == read["key"] and version < known["said"]["version"]:
+    """Returns what is wrong with a history, in which keys were removed at some times."""
+    return writes(packs, entries) + reads(entries) + repeats(entries, removed) + turns(entries) + jobs(packs, entries)
+
+
+def done(entries: list[dict]) -> list[dict]:
+    """Returns the acknowledged writes."""
+    return [entry for entry in entries if (entry["op"], entry["status"]) == ("set", 200)]
+
+
+def writes(packs: Path, entries: list[dict]) -> list[str]:
+    """No write ran twice, and each acknowledged one is at its version."""
+    runs = {key: [line.get("once") for line in lines(packs, f"register-{key}")] for key in {entry["key"] for entry in done(entries)}}
+    wrong = [f"{once} ran {count} times" for ran in runs.values() for once, count in Counter(ran).items() if once and count > 1]
+    for entry in done(entries):
+        version = entry["said"]["version"]
+        if runs[entry["key"]][version - 1:version] != [entry["once"]]:
+            wrong.append(f"not at its version: {entry}")
+    return wrong
+
+
+def reads(entries: list[dict]) -> list[str]:
+    """A read with a position has that write; one without has what was acknowledged a bound before it; the last ones have all."""
+    wrong, written = [], done(entries)
+    by_position = {entry["position"]: entry for entry in written if entry["position"]}
+    for read in entries:
+        if read["op"] == "last" and read["status"] != 200:
+            wrong.append(f"no answer at the end: {read}")
+        if read["op"] not in ("read", "last") or read["status"] != 200:
+            continue
+        version, known = read["said"]["version"], by_position.get(read.get("after"))
+        if known and version < known["said"]["version"]:
             wrong.append(f"did not read its own write of version {known['said']['version']}: {read}")
-        least = max((one["said"]["version"] for one in settled if one["key"] == read["key"] and one["ended"] + BOUND < read["began"]), default=0)
-        if version < least:
-            wrong.append(f"older than version {least}, acknowledged {BOUND} s before: {read}")
-    # At the end also what was pending is purged everywhere, and each server repeats each answer.
-    top = {key: max((entry["said"]["version"] for entry in done if entry["key"] == key), default=0) for key in runs}
-    wrong += [f"at the end older than version {top[one['key']]}: {one}" for one in entries
-              if one["op"] == "last" and (one["status"] != 200 or one["said"]["version"] < top.get(one["key"], 0))]
-    first = {entry["once"]: entry["said"] for entry in done}
-    gone = {entry["once"] for entry in done if any(entry["began"] < at for at in removed)}
-    wrong += [f"another answer than the first one, {first[one['once']]}: {one}" for one in entries
-              if one["op"] == "repeat" and one["once"] not in gone and (one["status"], one["said"]) != (200, first[one["once"]])]
-    # Turns: each acknowledged one once, in the order in which they were acknowledged.
+        # What was pending is purged by the end.
+        due = [one["said"]["version"] for one in written if one["key"] == read["key"] and one["ended"] + BOUND < read["began"]
+               and (read["op"] == "last" or not one["pending"])]
+        if version < max(due, default=0):
+            wrong.append(f"older than version {max(due)}, acknowledged {BOUND} s before: {read}")
+    return wrong
+
+
+def repeats(entries: list[dict], removed: list[float]) -> list[str]:
+    """Each server repeats each answer. Answers are sealed with the key of their time: those of before the removal of a key are gone."""
+    first = {entry["once"]: entry["said"] for entry in done(entries)}
+    gone = {entry["once"] for entry in done(entries) if any(entry["began"] < at for at in removed)}
+    return [f"another answer than the first one, {first[one['once']]}: {one}" for one in entries
+            if one["op"] == "repeat" and one["once"] not in gone and (one["status"], one["said"]) != (200, first[one["once"]])]
+
+
+def turns(entries: list[dict]) -> list[str]:
+    """Each acknowledged turn is there once, in the order in which they were acknowledged."""
+    wrong = []
     for user in sorted({entry["user"] for entry in entries}):
         told = [entry["once"] for entry in entries if (entry["op"], entry["user"]) == ("turn", user) and entry["status"] in (200, 201)]
         pages = [entry for entry in entries if (entry["op"], entry["user"], entry["status"]) == ("turns", user, 200)]
@@ -145,19 +169,23 @@ def check(packs: Path, entries: list[dict], removed: list[float]) -> list[str]:
         # A page begins with the oldest or the newest.
         elif [turn for turn in kept if turn in set(told)] not in (told, told[::-1]):
             wrong.append(f"turns of {user} are out of order")
-    # Jobs: one name, one job, one run.
-    names: dict[str, set[str]] = {}
+    return wrong
+
+
+def jobs(packs: Path, entries: list[dict]) -> list[str]:
+    """One name is one job, which runs once at most."""
+    ids: dict[str, set[str]] = {}
     for entry in entries:
-        if entry["op"] == "submit" and entry["status"] == 202:
-            names.setdefault(entry["once"], set()).add(entry["said"]["id"])
-    wrong += [f"{once} is {len(ids)} jobs" for once, ids in names.items() if len(ids) > 1]
+        if (entry["op"], entry["status"]) == ("submit", 202):
+            ids.setdefault(entry["once"], set()).add(entry["said"]["id"])
     ran = Counter(line.get("key") for line in lines(packs, "jobs"))
-    return wrong + [f"the job {once} ran {ran[once]} times" for once in names if ran[once] > 1]
+    wrong = [f"{once} is {len(several)} jobs" for once, several in ids.items() if len(several) > 1]
+    return wrong + [f"the job {once} ran {ran[once]} times" for once in ids if ran[once] > 1]
 
 
 def refused(entries: list[dict], windows: list[tuple[str, float, float]]) -> list[dict]:
     """Returns reads of the cached pack that failed while the database was away, or the pooler: they need neither."""
-    away = [(began, ended) for which, began, ended in windows if which in ("database", "pooler", "failover", "cut")]
+    away = [(began, ended) for which, began, ended in windows if which in ("database", "shutdown", "pooler", "cut")]
     return [entry for entry in entries if entry["op"] == "read" and entry["status"] != 200
             and any(began <= entry["began"] and entry["ended"] <= ended for began, ended in away)]
 

@@ -19,8 +19,8 @@ PAST_LEASE = 26.0
 FILES = {"solve", "download", "pry"}
 # How often each happens in a round.
 ROUND = {
-    "kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "stopped": 1, "pooler": 1, "nats": 1, "bucket": 1, "clock": 1,
-    "upgrade": 1, "rotate": 1,
+    "kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "shutdown": 1, "pooler": 1,
+    "nats": 1, "bucket": 1, "clock": 1, "upgrade": 1, "rotate": 1,
 }
 
 
@@ -142,14 +142,9 @@ class Faults:
         """PostgreSQL dies and is started again."""
         self._outage(self.stand.postgres, None)
 
-    def stopped(self) -> None:
-        """PostgreSQL is stopped in good order, is away for a while, and is started again."""
-        began = time.time()
-        self.stand.postgres.run("pg_ctl", "stop", "-s", "-m", "fast", "-D", "data")
-        time.sleep(self.random.uniform(3, 8))
-        self.stand.postgres.start()
-        self.outages.append((began, time.time() + SETTLE, None))
-        time.sleep(SETTLE)
+    def shutdown(self) -> None:
+        """PostgreSQL is stopped in good order and started again."""
+        self._outage(self.stand.postgres, None, "fast")
 
     def pooler(self) -> None:
         """PgBouncer dies and is started again."""
@@ -166,9 +161,9 @@ class Faults:
         """The store of artifacts dies and is started again."""
         self._outage(self.stand.bucket, FILES)
 
-    def _outage(self, service, calls: set[str] | None) -> None:
+    def _outage(self, service, calls: set[str] | None, *how: str) -> None:
         began = time.time()
-        service.stop()
+        service.stop(*how)
         time.sleep(self.random.uniform(0, 5))
         service.start()
         self.outages.append((began, time.time() + SETTLE, calls))

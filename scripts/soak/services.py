@@ -96,9 +96,9 @@ class Postgres:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync={self.fsync} -c max_connections=200 -c dynamic_shared_memory_type=mmap"
         self.run("pg_ctl", "start", "-w", "-s", "-D", "data", "-l", str(self.folder / "log"), "-o", options)
 
-    def stop(self) -> None:
-        """Stops it as a crash does."""
-        self.run("pg_ctl", "stop", "-s", "-m", "immediate", "-D", "data")
+    def stop(self, mode: str = "immediate") -> None:
+        """Stops it, as a crash does unless another mode of pg_ctl is given."""
+        self.run("pg_ctl", "stop", "-s", "-m", mode, "-D", "data")
 
 
 class Pooler(Program):

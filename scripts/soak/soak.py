@@ -64,6 +64,8 @@ def main() -> None:
             print(consistency.summary(entries))
             wrong = consistency.check(stand.packs, entries, faults.removed)
             wrong += [f"a cached answer was refused: {entry}" for entry in consistency.refused(entries, faults.windows)]
+            if clients and not any(entry.get("after") for entry in entries):
+                wrong.append("no read was made with a position")
             report(stand, faults, callers, history, arguments, grown, wrong)
         finally:
             if arguments.keep:
