@@ -127,11 +127,19 @@ def offer_save_here(context, candidate):
         return []
 
 
+def _harness(context):
+    """Returns the folder of the project's own state: that of the nearest folder above with `.harness` or `.git`, else of the current one."""
+    start = Path(os.path.abspath(context.get("cwd") or os.getcwd()))
+    roots = (folder for folder in (start, *start.parents) if (folder / ".harness").is_dir() or (folder / ".git").exists())
+    return next(roots, start) / ".harness"
+
+
 def state_path(context, which):
     """Returns the path of the plan, its progress or its tracker, whether it is there or not; for `both` those of plan and progress, as a pair.
 
     Raises ValueError for what is none of them and for an unsafe name, ActivePlanError for state that is corrupt, TaskNameRequired if
-    the task must be named, FileNotFoundError without helmdeck, and SeamError (`timeout`) if it gives no answer.
+    the task must be named, and SeamError (`timeout`) if helmdeck gives no answer. Without helmdeck it is the path in `.harness/`; if
+    a plan is named, or a marker there names one, FileNotFoundError: nobody can tell which plan that is.
     """
     if which not in WHICH:
         raise ValueError("which must be one of {}, not {!r}".format(", ".join(WHICH), which))
@@ -141,7 +149,15 @@ def state_path(context, which):
     if context.get("plan") is not None and not str(context["plan"]).strip():
         # A blank name is the plan without a name; on the command line it would count as not given.
         context["plan"] = "PLAN"
-    done = _run(["state-path", which, *_flags(context, "cwd", "plan")])
+    try:
+        done = _run(["state-path", which, *_flags(context, "cwd", "plan")])
+    except FileNotFoundError:
+        harness = _harness(context)
+        if context.get("plan") not in (None, "PLAN") or os.path.lexists(harness / "active-plan"):
+            raise
+        names = {"plan": "PLAN.md", "progress": "progress.md", "tracker": "tracker.md"}
+        both = (harness / names["plan"], harness / names["progress"])
+        return both if which == "both" else harness / names[which]
     if done.returncode != 0:
         raise _error(done)
     _warn(done)

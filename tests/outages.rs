@@ -92,13 +92,12 @@ fn install(home: &Home, name: &str, hints: &str, memory: &str, script: &str) {
     std::fs::write(home.packs().join(format!("test.{name}.toml")), manifest).unwrap();
 }
 
-/// Says whether both servers have the answer, and one of them from the store.
-fn have(servers: [&Server; 2]) {
+/// Waits until both servers have the answer. The first one wrote its row: a server that loses sight of the database takes its
+/// own new rows back.
+fn have([first, second]: [&Server; 2]) {
     wait_for("both to have it", || {
-        servers.iter().all(|server| {
-            server.call("test.echo", &json!({ "repo": "a/b" }));
-            server.look("test.echo", &json!({ "repo": "a/b" })) == "hit"
-        })
+        first.call("test.echo", &json!({ "repo": "a/b" }));
+        [first, second].iter().all(|server| server.look("test.echo", &json!({ "repo": "a/b" })) == "hit")
     });
 }
 
@@ -167,6 +166,31 @@ fn answer_with_a_key_is_given_by_every_server_after_an_outage() {
         let repeated = two.ask(request, "{\"repo\":\"first\"}");
         assert_eq!(repeated.json()["output"], answered.json()["output"]);
     }
+}
+
+#[test]
+fn end_of_a_job_outlives_its_server() {
+    let stand = Stand::new();
+    let (one, two) = (stand.start(0), stand.start(1));
+    let submitted = one.ask("POST /api/v1/packs/test.late\nPrefer: respond-async", r#"{"repo":"first"}"#);
+    let id = submitted.json()["id"].as_str().unwrap_or_else(|| panic!("{}", submitted.body)).to_owned();
+    wait_for("the call to begin", || stand.homes.iter().any(|home| home.packs().join("begun").exists()));
+    stand.postgres.stop();
+    let job = |server: &Server| server.ask(&format!("GET /api/v1/jobs/{id}"), "");
+    let runs_it = if stand.homes[0].packs().join("begun").exists() { 0 } else { 1 };
+    let mut servers = [Some(one), Some(two)];
+    let runner = servers[runs_it].take().unwrap();
+    wait_for("its end", || {
+        stand.homes[runs_it].data().join("journal.db").exists() && job(&runner).json()["state"] == "succeeded"
+    });
+    runner.signal("-KILL");
+    drop(runner);
+    stand.postgres.start_again();
+    let _again = stand.start(runs_it);
+    let other = servers.iter().flatten().next().unwrap();
+    wait_for("the other to know the end", || job(other).json()["state"] == "succeeded");
+    let result = other.ask(&format!("GET /api/v1/jobs/{id}/result"), "");
+    assert_eq!((result.code, &result.json()["output"]), (200, &json!({ "repo": "first" })), "{}", result.body);
 }
 
 #[test]

@@ -54,6 +54,14 @@ fn position(answer: &Answer) -> String {
     answer.header("helmdeck-position").unwrap_or_else(|| panic!("no position: {}", answer.head)).to_owned()
 }
 
+/// Returns a position with its MAC under a key.
+fn signed(key: &str, position: &str) -> String {
+    let ring = KeyRing::parse(("key", key), None).unwrap();
+    let mac = ring.mac(&Namespace::new("", "", None), "delete position", &[position.as_bytes()]);
+    let mac: String = mac[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{position}-{mac}")
+}
+
 fn after(server: &Server, position: &str, directive: &str, input: &Value) -> Answer {
     server.ask(&format!("POST /api/v1/packs/test.echo\nHelmdeck-After: {position}{directive}"), &input.to_string())
 }
@@ -113,10 +121,8 @@ fn writes_have_a_position_and_reads_have_none() {
 fn malformed_position_is_refused() {
     let pair = Pair::start();
     let two = &pair.servers[1];
-    let long = "p2-1-1".repeat(100);
-    for (wrong, why) in
-        [("x", "no server of this version made it"), (&*long, "longer than"), ("p2-1\nHelmdeck-After: p2-1", "twice")]
-    {
+    let long = "p3-1-1".repeat(100);
+    for (wrong, why) in [("x", "no server made it"), (&*long, "longer than"), ("p3-1\nHelmdeck-After: p3-1", "twice")] {
         let answer = after(two, wrong, "", &json!({}));
         assert_eq!((answer.code, answer.json()["code"].as_str()), (400, Some("invalid_input")), "{}", answer.body);
         let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
@@ -131,21 +137,42 @@ fn server_that_cannot_catch_up_uses_no_cached_answer() {
     let input = json!({"repo": "a/b"});
     pair.warm(&input);
     let position = position(&one.ask("POST /api/v1/memory/purge", r#"{"tag": "repo:a/b"}"#));
-    // A transaction that no server has made, by whoever has no key, and by whoever has it.
+    // A transaction that no server has made.
     let (server, transaction) = position.rsplit_once('-').unwrap().0.rsplit_once('-').unwrap();
-    let future = format!("{server}-{}", transaction.parse::<i64>().unwrap() + 1_000_000);
-    for mac in [position.rsplit_once('-').unwrap().1.to_owned(), "0".repeat(32)] {
-        let forged = after(two, &format!("{future}-{mac}"), "", &input);
-        assert_eq!((forged.code, forged.json()["code"].as_str()), (400, Some("invalid_input")), "{}", forged.body);
-    }
-    let ring = KeyRing::parse(("key", KEY), None).unwrap();
-    let mac = ring.mac(&Namespace::new("", "", None), "delete position", &[future.as_bytes()]);
-    let mac: String = mac[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    let future = format!("{future}-{mac}");
+    let future = signed(KEY, &format!("{server}-{}", transaction.parse::<i64>().unwrap() + 1_000_000));
     let answer = after(two, &future, "", &input);
     assert_eq!((answer.status().as_str(), answer.json()["cache"]["reason"].as_str()), ("bypass", Some("behind")));
     assert!(answer.header("cache-status").unwrap().contains("detail=behind"), "{}", answer.head);
     assert_eq!(after(two, &future, "\nCache-Control: only-if-cached", &input).status(), "cache_miss");
+}
+
+#[test]
+fn position_of_a_key_or_a_system_that_is_gone_stands_for_now() {
+    type Made<'a> = &'a dyn Fn(&str) -> String;
+    let pair = Pair::start();
+    let [one, two] = &pair.servers;
+    let purge = |input: &Value| {
+        pair.warm(input);
+        position(&one.ask("POST /api/v1/memory/purge", r#"{"pack": "test.echo"}"#))
+    };
+    let unsigned = |position: &str| position.rsplit_once('-').unwrap().0.to_owned();
+    let of_system = |position: &str, system: u64| {
+        let (version, rest) = position.split_once('-').unwrap();
+        format!("{version}-{system}-{}", rest.split_once('-').unwrap().1)
+    };
+    let by_a_removed_key: Made<'_> = &|position| signed(&"7e".repeat(32), &unsigned(position));
+    let forged: Made<'_> = &|position| format!("{}-{}", unsigned(position), "0".repeat(32));
+    let of_another_system: Made<'_> = &|position| signed(KEY, &of_system(&unsigned(position), u64::MAX));
+    for (number, made) in [by_a_removed_key, forged, of_another_system].into_iter().enumerate() {
+        let input = json!({"repo": format!("a/{number}")});
+        let gone = made(&purge(&input));
+        assert_eq!(two.call("test.echo", &input).0, "hit");
+        let _ = pair.reads();
+        // It has read what was deleted by now, and keeps using its cache.
+        assert_eq!(after(two, &gone, "", &input).status(), "miss", "{number}");
+        assert_eq!(after(two, &gone, "", &input).status(), "hit", "{number}");
+        assert_eq!(pair.reads(), 2, "{number}");
+    }
 }
 
 #[test]

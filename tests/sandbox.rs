@@ -70,7 +70,8 @@ buffer = ctypes.create_string_buffer(8)
 local = Part(ctypes.addressof(buffer), 8)
 def moves(number, pid, address):
     remote = Part(address, 8)
-    return system.syscall(number, pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0) == 8
+    # The last argument is passed on the stack, where an int would leave half of its word as it was.
+    return system.syscall(number, pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, ctypes.c_ulong(0)) == 8
 def opens(path, flags):
     try:
         os.close(os.open(path, flags))
@@ -110,7 +111,7 @@ if child == 0:
     time.sleep(60)
     os._exit(0)
 if not opens(f"/proc/{child}/mem", os.O_RDWR): print("memory of a child")
-if not moves(readv, child, ctypes.addressof(buffer)): print("readv of a child")
+if not moves(readv, child, ctypes.addressof(buffer)): print("readv of a child", errno.errorcode.get(ctypes.get_errno()))
 os.kill(child, 9)
 print("ok")
 "#;

@@ -1,4 +1,4 @@
-//! `forge.checkpoint_*`: create, list and show checkpoints.
+//! `forge.checkpoint_*`: create and list checkpoints.
 
 use helmdeck_forge::Project;
 use helmdeck_forge::checkpoints::{Checkpoint, Checkpoints, Create, Made};
@@ -29,6 +29,7 @@ pub(super) fn create(project: &Project, input: New) -> Done<Made> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
+    name: Option<String>,
     limit: Option<usize>,
 }
 
@@ -39,18 +40,11 @@ pub(super) struct Listed {
 }
 
 pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
-    let mut checkpoints = Checkpoints::new(project).list()?;
+    let mut checkpoints = match input.name {
+        Some(name) => vec![Checkpoints::new(project).show(&name)?],
+        None => Checkpoints::new(project).list()?,
+    };
     let total = checkpoints.len();
     checkpoints.truncate(input.limit.unwrap_or(LISTED));
     Ok(Listed { total, checkpoints })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Show {
-    name: String,
-}
-
-pub(super) fn show(project: &Project, input: Show) -> Done<Checkpoint> {
-    Checkpoints::new(project).show(&input.name)
 }

@@ -2,10 +2,10 @@
 
 use helmdeck_forge::Project;
 use helmdeck_forge::error::Error;
-use helmdeck_forge::features::{Add, Changed, Chosen, Counts, Edit, Features, Item, Standing, Verified};
+use helmdeck_forge::features::{Add, Changed, Chosen, Counts, Edit, Features, Item, Standing};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Done, Nothing};
+use super::place::Done;
 
 /// Default number of features in a list.
 const LISTED: usize = 100;
@@ -19,8 +19,6 @@ pub(super) type Setting = fn(&Project, Set) -> Done<Changed>;
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
     #[serde(default)]
-    closely: bool,
-    #[serde(default)]
     standing: Vec<Standing>,
     limit: Option<usize>,
 }
@@ -32,24 +30,18 @@ pub(super) struct Listed {
     /// Number of features that match, including those beyond the limit.
     total: usize,
     features: Vec<Item>,
+    /// The feature to work on next.
+    next: Option<Chosen>,
 }
 
 pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
-    let listed = Features::new(project).list(input.closely)?;
+    let listed = Features::new(project).list()?;
     let mut features = listed.features;
     features.retain(|item| input.standing.is_empty() || input.standing.contains(&item.standing));
     let total = features.len();
     features.truncate(input.limit.unwrap_or(LISTED));
-    Ok(Listed { etag: listed.etag, counts: listed.counts, total, features })
-}
-
-#[derive(Serialize)]
-pub(super) struct NextOne {
-    next: Option<Chosen>,
-}
-
-pub(super) fn next(project: &Project, _: Nothing) -> Done<NextOne> {
-    Ok(NextOne { next: Features::new(project).next()? })
+    let next = Features::new(project).next()?;
+    Ok(Listed { etag: listed.etag, counts: listed.counts, total, features, next })
 }
 
 pub(super) fn add(project: &Project, input: Add) -> Done<Changed> {
@@ -65,12 +57,21 @@ pub(super) fn add_untested(project: &Project, input: Add) -> Done<Changed> {
 pub(super) struct Set {
     id: String,
     if_match: Option<String>,
+    #[serde(default)]
+    remove: bool,
     #[serde(flatten)]
     edit: Edit,
 }
 
 pub(super) fn set(project: &Project, input: Set) -> Done<Changed> {
-    Features::new(project).set(&input.id, &input.edit, input.if_match.as_deref())
+    let (features, if_match) = (Features::new(project), input.if_match.as_deref());
+    if !input.remove {
+        return features.set(&input.id, &input.edit, if_match);
+    }
+    if (Edit { reason: None, ..input.edit.clone() }) != Edit::default() {
+        return Err(Error::usage("a feature that is removed is not changed too: give only a reason"));
+    }
+    features.remove(&input.id, input.edit.reason.as_deref(), if_match)
 }
 
 pub(super) fn set_untested(project: &Project, input: Set) -> Done<Changed> {
@@ -85,14 +86,4 @@ fn refuse_tests(named: bool) -> Done<()> {
     }
     Err(Error::refused("tests may only be named by who may run programs here")
         .hint("leave \"tests\" out, or set [forge] run in the configuration of helmdeck"))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Named {
-    id: String,
-}
-
-pub(super) fn verify(project: &Project, input: Named) -> Done<Verified> {
-    Features::new(project).verify(&input.id)
 }

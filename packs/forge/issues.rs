@@ -1,7 +1,10 @@
 //! `forge.issue_*`: issues.
 
 use helmdeck_forge::Project;
-use helmdeck_forge::issues::{Add, Changed, Counts, Done as Close, Edit, Item, NewComment, Scope, Shown};
+use helmdeck_forge::error::Error;
+use helmdeck_forge::issues::{
+    Add, CANCELLED, Changed, Counts, DONE, Done as Close, Edit, Item, NewComment, Scope, Shown,
+};
 use serde::{Deserialize, Serialize};
 
 use super::place::Done;
@@ -52,38 +55,35 @@ pub(super) struct Set {
     key: String,
     if_match: Option<String>,
     comment: Option<String>,
+    anyway: Option<String>,
     #[serde(flatten)]
     edit: Edit,
 }
 
-pub(super) fn set(project: &Project, input: Set) -> Done<Changed> {
-    let issues = project.issues();
-    let changed = issues.set(&input.key, &input.edit, input.if_match.as_deref())?;
-    match input.comment {
-        None => Ok(changed),
-        Some(text) => {
-            let commented = issues.comment(&input.key, &NewComment { text, by: None })?;
-            Ok(Changed { warnings: changed.warnings, ..commented })
-        }
-    }
-}
-
-#[derive(Deserialize)]
-pub(super) struct Closing {
-    key: String,
-    #[serde(flatten)]
-    done: Close,
-}
-
+/// An issue that was changed, with its summary if it was closed.
 #[derive(Serialize)]
-pub(super) struct Closed {
-    key: String,
-    again: bool,
-    path: String,
-    summary: String,
+pub(super) struct Outcome {
+    #[serde(flatten)]
+    changed: Changed,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
 }
 
-pub(super) fn done(project: &Project, input: Closing) -> Done<Closed> {
-    let closed = project.issues().done(&input.key, &input.done, None)?;
-    Ok(Closed { key: closed.key, again: closed.again, path: closed.path, summary: closed.record.summary })
+pub(super) fn set(project: &Project, input: Set) -> Done<Outcome> {
+    let issues = project.issues();
+    let Set { key, if_match, comment, anyway, mut edit } = input;
+    let closing = edit.state.take_if(|state| *state == DONE || *state == CANCELLED);
+    if closing.is_none() && anyway.is_some() {
+        return Err(Error::usage("\"anyway\" is a reason for closing an issue: state = \"Done\""));
+    }
+    let mut changed = issues.set(&key, &edit, if_match.as_deref())?;
+    if let Some(text) = comment {
+        let warnings = changed.warnings;
+        changed = Changed { warnings, ..issues.comment(&key, &NewComment { text, by: None })? };
+    }
+    let Some(state) = closing else { return Ok(Outcome { changed, summary: None }) };
+    let close = Close { anyway, cancelled: state == CANCELLED, ..Close::default() };
+    let record = issues.done(&key, &close, None)?.record;
+    let etag = issues.show(&key)?.etag;
+    Ok(Outcome { changed: Changed { etag, issue: record.issue, ..changed }, summary: Some(record.summary) })
 }

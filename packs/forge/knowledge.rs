@@ -1,19 +1,19 @@
-//! `forge.knowledge_*`, `forge.invariants_check`: durable knowledge.
+//! `forge.remember`, `forge.knowledge_search`: durable knowledge.
 
 use helmdeck_forge::error::Error;
-use helmdeck_forge::invariants::Checked;
-use helmdeck_forge::knowledge::{Added, Confirmed, Kind, Knowledge, Learning, Search, SearchHit, Superseded, What};
+use helmdeck_forge::knowledge::{Added, Kind, Knowledge, Learning, Search, SearchHit, What};
 use helmdeck_forge::sessions::Sessions;
+use helmdeck_forge::work::Work;
 use helmdeck_forge::{Project, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::place::{Done, Nothing};
+use super::place::Done;
 
-/// A new entry. The check of an invariant is a command, so callers can't set it.
+/// A new entry; without a kind, a text alone. The check of an invariant is a command, so callers can't set it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Learn {
-    kind: Kind,
+    kind: Option<Kind>,
     context: Option<String>,
     approach: Option<String>,
     issue: Option<String>,
@@ -32,9 +32,14 @@ impl Learn {
     ///
     /// # Errors
     /// `Usage` if a text is missing that its kind has, or there is one that it has not.
-    pub(super) fn learning(mut self) -> Result<Learning> {
+    pub(super) fn learning(mut self, project: &Project) -> Result<Learning> {
         let (linear, paths) = (self.linear.take(), std::mem::take(&mut self.paths));
-        let kind = self.kind;
+        let Some(kind) = self.kind else {
+            let text = self.text.take().ok_or_else(|| Error::usage("say what to remember: \"text\", or a \"kind\""))?;
+            self.refuse_left("a learning without a kind")?;
+            let learning = Work::new(project).learning(&text)?;
+            return Ok(Learning { linear: linear.or(learning.linear), paths, ..Learning::new(learning.what) });
+        };
         let what = match kind {
             Kind::Successful => What::Successful {
                 context: wanted(kind, "context", self.context.take())?,
@@ -56,6 +61,12 @@ impl Learn {
                 check: None,
             },
         };
+        self.refuse_left(&format!("a learning of the kind {}", word(kind)))?;
+        Ok(Learning { linear, paths, ..Learning::new(what) })
+    }
+
+    /// Refuses the texts that are not used.
+    fn refuse_left(self, what: &str) -> Result<()> {
         let left = [
             ("context", self.context),
             ("approach", self.approach),
@@ -66,10 +77,10 @@ impl Learn {
             ("text", self.text),
             ("severity", self.severity),
         ];
-        if let Some((name, _)) = left.iter().find(|(_, left)| left.is_some()) {
-            return Err(Error::usage(format!("{:?} is nothing that a learning of the kind {} has", name, word(kind))));
+        match left.iter().find(|(_, left)| left.is_some()) {
+            Some((name, _)) => Err(Error::usage(format!("{name:?} is nothing that {what} has"))),
+            None => Ok(()),
         }
-        Ok(Learning { linear, paths, ..Learning::new(what) })
     }
 }
 
@@ -86,36 +97,33 @@ const fn word(kind: Kind) -> &'static str {
     }
 }
 
-pub(super) fn add(project: &Project, input: Learn) -> Done<Added> {
-    Sessions::new(project).learn(input.learning()?)
+/// What is remembered, and what it replaces.
+#[derive(Deserialize)]
+pub(super) struct Remember {
+    replaces: Option<String>,
+    #[serde(flatten)]
+    what: Learn,
+}
+
+/// What was remembered.
+#[derive(Serialize)]
+pub(super) struct Remembered {
+    #[serde(flatten)]
+    added: Added,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<String>,
+}
+
+pub(super) fn remember(project: &Project, input: Remember) -> Done<Remembered> {
+    let learning = input.what.learning(project)?;
+    let Some(id) = input.replaces else {
+        return Ok(Remembered { added: Sessions::new(project).learn(learning)?, replaced: None });
+    };
+    let session = Sessions::new(project).mine()?.map(|session| session.id);
+    let done = Knowledge::new(project).supersede(&id, &Learning { session, ..learning }, None)?;
+    Ok(Remembered { added: done.by, replaced: Some(done.id) })
 }
 
 pub(super) fn search(project: &Project, input: Search) -> Done<SearchHit> {
     Knowledge::new(project).search(&input)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Confirm {
-    id: String,
-}
-
-pub(super) fn confirm(project: &Project, input: Confirm) -> Done<Confirmed> {
-    Knowledge::new(project).confirm(&input.id, None)
-}
-
-/// An entry and what replaces it.
-#[derive(Deserialize)]
-pub(super) struct Replace {
-    id: String,
-    #[serde(flatten)]
-    by: Learn,
-}
-
-pub(super) fn supersede(project: &Project, input: Replace) -> Done<Superseded> {
-    Knowledge::new(project).supersede(&input.id, &input.by.learning()?, None)
-}
-
-pub(super) fn check(project: &Project, _: Nothing) -> Done<Checked> {
-    helmdeck_forge::invariants::check(project)
 }

@@ -4,19 +4,17 @@
 //! run what the project's own files say. They are offered only if the operator lets callers run programs. No pack
 //! resumes paused work: people decide that.
 
-mod artifacts;
 mod brief;
 mod checkpoints;
 mod features;
-mod focus;
 mod issues;
 mod knowledge;
 mod place;
 mod recovery;
-mod sessions;
 mod skills;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::path::PathBuf;
 
@@ -75,42 +73,24 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let mut packs = vec![
         pack!("forge", "prime", Verb::new(place, brief::prime).in_session().or_defaults()),
         pack!("forge", "health", Verb::new(place, brief::health).quiet().or_defaults()),
-        pack!("forge", "events_tail", Verb::new(place, brief::events_tail)),
-        pack!("forge", "knowledge_add", Verb::new(place, knowledge::add).in_session()),
+        pack!("forge", "remember", Verb::new(place, knowledge::remember).in_session().changing()),
         pack!("forge", "knowledge_search", Verb::new(place, knowledge::search)),
-        pack!("forge", "knowledge_confirm", Verb::new(place, knowledge::confirm).changing()),
-        pack!("forge", "knowledge_supersede", Verb::new(place, knowledge::supersede).changing()),
         pack!("forge", "features_list", Verb::new(place, features::list)),
-        pack!("forge", "features_next", Verb::new(place, features::next)),
         pack!("forge", "features_add", Verb::new(place, add).changing()),
         pack!("forge", "features_set", Verb::new(place, set).changing()),
-        pack!("forge", "focus_show", Verb::new(place, focus::show).in_session()),
-        pack!("forge", "focus_set", Verb::new(place, focus::set).in_session()),
         pack!("forge", "issue_list", Verb::new(place, issues::list)),
         pack!("forge", "issue_show", Verb::new(place, issues::show)),
         pack!("forge", "issue_add", Verb::new(place, issues::add).changing()),
         pack!("forge", "issue_set", Verb::new(place, issues::set).changing()),
-        pack!("forge", "issue_done", Verb::new(place, issues::done).changing()),
-        pack!("forge", "session_log", Verb::new(place, sessions::log).in_session()),
-        pack!("forge", "artifact_put", Verb::new(place, artifacts::put).in_session().changing()),
-        pack!("forge", "artifact_snapshot", Verb::new(place, artifacts::snapshot).in_session().changing()),
-        pack!("forge", "artifact_get", Verb::new(place, artifacts::get)),
-        pack!("forge", "artifact_list", Verb::new(place, artifacts::list)),
-        pack!("forge", "skill_list", Verb::new(place, skills::list)),
-        pack!("forge", "skill_show", Verb::new(place, skills::show)),
-        pack!("forge", "skill_match", Verb::new(place, skills::matching).changing()),
-        pack!("forge", "skill_activate", Verb::new(place, skills::activate).in_session().changing()),
+        pack!("forge", "skill", Verb::new(place, skills::skill)),
         pack!("forge", "checkpoint_list", Verb::new(place, checkpoints::list)),
-        pack!("forge", "checkpoint_show", Verb::new(place, checkpoints::show)),
-        pack!("forge", "recover_tried", Verb::new(place, recovery::tried).changing()),
     ];
     if config.run {
         packs.extend([
-            pack!("forge", "invariants_check", Verb::new(place, knowledge::check)),
-            pack!("forge", "features_verify", Verb::new(place, features::verify).changing()),
-            pack!("forge", "session_start", Verb::new(place, sessions::start).in_session()),
-            pack!("forge", "session_end", Verb::new(place, sessions::end).in_session()),
-            pack!("forge", "commit", Verb::new(place, sessions::commit).in_session()),
+            pack!("forge", "start", Verb::new(place, work::start).in_session()),
+            pack!("forge", "verify", Verb::new(place, work::verify).in_session().changing()),
+            pack!("forge", "commit", Verb::new(place, work::commit).in_session()),
+            pack!("forge", "done", Verb::new(place, work::done).in_session()),
             pack!("forge", "checkpoint_create", Verb::new(place, checkpoints::create).changing()),
             pack!("forge", "recover_assess", Verb::new(place, recovery::assess)),
             pack!("forge", "recover_apply", Verb::new(place, recovery::apply)),

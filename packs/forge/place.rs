@@ -31,7 +31,8 @@ impl ProjectOpener {
         let Some(root) = &self.0.root else {
             return Err(Error::new(
                 Code::NotFound,
-                "no project is set: name its folder in the configuration, [forge] root (HELMDECK_FORGE__ROOT)",
+                "no project: start helmdeck in its folder, or name the folder in the configuration, [forge] root \
+                 (HELMDECK_FORGE__ROOT)",
             ));
         };
         let base = &self.0.environment;

@@ -1,7 +1,7 @@
 //! `forge.recover_*`: assess damage and roll back without losing anything.
 
 use helmdeck_forge::Project;
-use helmdeck_forge::recovery::{Applied, Apply, Assess, Attempts, Mode, Recovery, Report};
+use helmdeck_forge::recovery::{Applied, Apply, Assess, Recovery, Report};
 use serde::Deserialize;
 
 use super::place::Done;
@@ -17,30 +17,16 @@ pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
     Recovery::new(project).assess(Assess { verify: !input.no_verify })
 }
 
-/// The result of a check that the caller ran.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Tried {
-    passed: bool,
-    what: String,
-}
-
-pub(super) fn tried(project: &Project, input: Tried) -> Done<Attempts> {
-    Recovery::new(project).tried(input.passed, &input.what)
-}
-
 /// Input of a rollback.
 ///
-/// A caller chooses neither the folder of a new work tree nor the checkpoint. A rollback to a named checkpoint happens
-/// whatever the assessment says, so a person must decide on it.
+/// A caller does not choose the checkpoint. A rollback to a named one happens whatever the assessment says, so a person
+/// must decide on it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Back {
-    mode: Option<Mode>,
     why: Option<String>,
 }
 
 pub(super) fn apply(project: &Project, input: Back) -> Done<Applied> {
-    let asked = Apply { mode: input.mode, why: input.why, ..Apply::default() };
-    Recovery::new(project).apply(&asked)
+    Recovery::new(project).apply(&Apply { why: input.why, ..Apply::default() })
 }

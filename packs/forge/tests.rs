@@ -175,19 +175,12 @@ fn every_manifest_is_understood_and_no_input_is_a_command() {
     let expected = [
         "prime",
         "health",
-        "events_tail",
         "knowledge_search",
         "features_list",
-        "features_next",
-        "focus_show",
         "issue_list",
         "issue_show",
-        "artifact_get",
-        "artifact_list",
-        "skill_list",
-        "skill_show",
+        "skill",
         "checkpoint_list",
-        "checkpoint_show",
     ];
     assert_eq!(reading, expected);
 }
@@ -197,16 +190,7 @@ fn what_runs_programs_is_offered_only_where_the_operator_says_so() {
     let files = |run| all(run).iter().map(|pack| pack.file).collect::<BTreeSet<_>>();
     let (some, whole) = (files(false), files(true));
     let run: Vec<&str> = whole.difference(&some).map(|file| &file["packs/forge/".len()..file.len() - 5]).collect();
-    let expected = [
-        "checkpoint_create",
-        "commit",
-        "features_verify",
-        "invariants_check",
-        "recover_apply",
-        "recover_assess",
-        "session_end",
-        "session_start",
-    ];
+    let expected = ["checkpoint_create", "commit", "done", "recover_apply", "recover_assess", "start", "verify"];
     assert_eq!(run, expected);
     assert!(some.is_subset(&whole) && whole.iter().all(|file| !file.ends_with("ack.toml")));
 }
@@ -239,114 +223,94 @@ async fn callers_whom_nobody_knows_learn_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_is_begun_worked_in_and_ended() {
+async fn work_is_started_done_and_finished() {
     let desk = Desk::new(true);
-    let begun = desk.call("session_start", json!({})).await;
-    let session = begun["session"]["id"].as_str().unwrap().to_owned();
-    assert_eq!((&begun["again"], &begun["session"]["agent"]), (&json!(false), &json!("Forge")));
-    assert!(begun["prime"]["text"].as_str().unwrap().contains(&session), "{begun}");
-    let again = desk.call("session_start", json!({"no_probe": true})).await;
-    assert_eq!((&again["again"], &again["session"]["id"]), (&json!(true), &json!(session)));
-
-    let logged = desk.call("session_log", json!({"text": "looked around", "next": "build"})).await;
-    assert_eq!(logged["session"], json!(session));
-    let learned = json!({"kind": "failed", "context": "Caching", "issue": "stale values", "resolution": "parse again"});
-    let known = desk.call("knowledge_add", learned.clone()).await;
-    assert_eq!((&known["new"], &desk.call("knowledge_add", learned).await["seen"]), (&json!(true), &json!(2)));
-    let found = desk.call("knowledge_search", json!({"query": "caching"})).await;
-    assert_eq!((&found["entries"][0]["id"], &found["total"]), (&known["id"], &json!(1)));
-    let confirmed = desk.call("knowledge_confirm", json!({"id": known["id"]})).await;
-    assert_eq!(confirmed["id"], known["id"]);
-    let better = json!({"id": known["id"], "kind": "successful", "context": "Caching", "approach": "Ask each time"});
-    let replaced = desk.call("knowledge_supersede", better).await;
-    assert_eq!((&replaced["id"], &replaced["by"]["new"]), (&known["id"], &json!(true)));
-    let wrong = json!({"id": known["id"], "kind": "successful", "context": "Caching", "approach": "a", "check": "rm"});
-    assert_eq!(desk.refused("knowledge_supersede", wrong).await.code(), Code::InvalidInput);
-    desk.call("knowledge_add", json!({"kind": "invariant", "text": "Nothing is lost", "severity": "warning"})).await;
-    let checked = desk.call("invariants_check", json!({})).await;
-    assert_eq!((&checked["holds"], &checked["unchecked"]), (&json!(true), &json!(1)));
-
     let first = desk.call("features_add", json!({"name": "It answers", "tests": ["a::answers"]})).await;
     let id = first["feature"]["id"].clone();
     desk.call("features_add", json!({"name": "It waits", "blocked_by": id})).await;
-    assert_eq!(desk.call("features_next", json!({})).await["next"]["feature"]["id"], id);
-    let working = desk.call("features_set", json!({"id": id, "status": "in_progress"})).await;
-    assert_eq!(working["feature"]["status"], "in_progress");
-    let focus = desk.call("focus_set", json!({"task": "Make it answer", "feature_id": id, "phase": "BUILD"})).await;
-    assert_eq!((&focus["changed"], &focus["focus"]["session"]), (&json!(true), &json!(session)));
-    let shown = desk.call("focus_show", json!({})).await;
-    assert_eq!((&shown["focus"]["task"], &shown["etag"]), (&json!("Make it answer"), &focus["etag"]));
-    let stale = desk.refused("focus_set", json!({"phase": "DONE", "if_match": "0000000000000000000000000"})).await;
-    assert_eq!(stale.code(), Code::Conflict, "{stale}");
+    assert_eq!(desk.call("features_list", json!({})).await["next"]["feature"]["id"], id);
+    git(desk.root(), &["add", "-A"]);
+    git(desk.root(), &["commit", "--quiet", "-m", "Plan"]);
+    let begun = desk.call("start", json!({"what": id})).await;
+    let session = begun["session"].as_str().unwrap().to_owned();
+    assert_eq!((&begun["again"], &begun["new_issue"]), (&json!(false), &json!(true)));
+    assert_eq!((&begun["focus"]["feature_id"], &begun["feature"]["status"]), (&id, &json!("in_progress")));
+    assert!(begun["prime"]["text"].as_str().unwrap().contains(&session), "{begun}");
+    let again = desk.call("start", json!({"what": id, "no_probe": true})).await;
+    assert_eq!(
+        (&again["again"], &again["session"], &again["new_issue"]),
+        (&json!(true), &json!(session), &json!(false))
+    );
 
-    let verified = desk.call("features_verify", json!({"id": id})).await;
-    assert_eq!((&verified["passed"], &verified["executed"]), (&json!(true), &json!(1)), "{verified}");
-    let evidence = desk.call("artifact_get", json!({"name": verified["evidence"]})).await;
-    assert!(evidence["text"].as_str().unwrap().contains("It answers"), "{evidence}");
-    let listed = desk.call("features_list", json!({"standing": ["passing"]})).await;
-    assert_eq!((&listed["total"], &listed["counts"]["total"]), (&json!(1), &json!(2)));
+    let learned = json!({"kind": "failed", "context": "Caching", "issue": "stale values", "resolution": "parse again"});
+    let known = desk.call("remember", learned.clone()).await;
+    assert_eq!((&known["new"], &desk.call("remember", learned).await["seen"]), (&json!(true), &json!(2)));
+    let found = desk.call("knowledge_search", json!({"query": "caching"})).await;
+    assert_eq!((&found["entries"][0]["id"], &found["total"]), (&known["id"], &json!(1)));
+    let replaced = desk.call("remember", json!({"replaces": known["id"], "text": "Caching: Ask each time"})).await;
+    assert_eq!((&replaced["replaced"], &replaced["new"]), (&known["id"], &json!(true)));
+    let wrong = json!({"kind": "successful", "context": "Caching", "approach": "a", "check": "rm"});
+    assert_eq!(desk.refused("remember", wrong).await.code(), Code::InvalidInput);
+    desk.call("remember", json!({"kind": "invariant", "text": "Nothing is lost", "severity": "warning"})).await;
+
     let set = desk.refused("features_set", json!({"id": "FORGE-002", "status": "passing"})).await;
     assert_eq!(set.code(), Code::InvalidInput);
+    let verified = desk.call("verify", json!({})).await;
+    let feature = &verified["features"][0];
+    assert_eq!((&verified["passed"], &feature["executed"]), (&json!(true), &json!(1)), "{verified}");
+    assert!(feature["evidence"].is_string() && verified.get("invariants").is_none(), "{verified}");
+    let listed = desk.call("features_list", json!({"standing": ["passing"]})).await;
+    assert_eq!((&listed["total"], &listed["counts"]["total"]), (&json!(1), &json!(2)));
 
     std::fs::write(desk.root().join("answer"), "42\n").unwrap();
-    let refused = desk.refused("session_end", json!({})).await;
-    assert_eq!(refused.code(), Code::Forbidden, "{refused}");
-    let commit = json!({"key": "SX9-1", "subject": "Answer", "what": ["Write the answer"], "why": "It was asked for",
-        "paths": ["answer"], "forge": true});
-    let made = desk.call("commit", commit).await;
+    let made = desk.call("commit", json!({"what": "Write the answer", "why": "It was asked for"})).await;
     assert_eq!(made["oid"], json!(git(desk.root(), &["rev-parse", "HEAD"])));
+    assert_eq!((&made["key"], &made["paths"]), (&json!("LOCAL-1"), &json!(["answer"])));
     assert!(made["message"].as_str().unwrap().contains(&session), "{made}");
-    let checkpoint = desk.call("checkpoint_create", json!({"key": "SX9-1", "message": "It answers"})).await;
-    assert_eq!((&checkpoint["commit"], &checkpoint["pushed"]), (&made["oid"], &json!(false)));
-    let listed = desk.call("checkpoint_list", json!({})).await;
-    assert_eq!((&listed["checkpoints"][0]["tag"], &listed["total"]), (&checkpoint["tag"], &json!(1)));
-    let shown = desk.call("checkpoint_show", json!({"name": listed["checkpoints"][0]["name"]})).await;
-    assert_eq!(shown, listed["checkpoints"][0]);
-    assert_eq!(desk.refused("checkpoint_show", json!({"name": "SX9-1-v9"})).await.code(), Code::NotFound);
-    std::fs::write(desk.root().join("answer"), "41\n").unwrap();
-    let tried = desk.call("recover_tried", json!({"passed": false, "what": "The page is empty"})).await;
-    assert_eq!((&tried["failed"], &tried["what"]), (&json!(1), &json!("The page is empty")));
-    std::fs::write(desk.root().join("answer"), "42\n").unwrap();
-    assert_eq!(desk.call("recover_tried", json!({"passed": true, "what": "The page"})).await["failed"], json!(0));
-    let snapshot = desk.call("artifact_snapshot", json!({})).await;
-    let stored = desk.call("artifact_get", json!({"name": snapshot["entry"]["triv"]})).await;
-    assert!(stored["text"].as_str().unwrap().contains("features"), "{stored}");
     let assessed = desk.call("recover_assess", json!({})).await;
-    assert_eq!(assessed["class"], "IN_SYNC", "{assessed}");
-    let nothing = desk.call("recover_apply", json!({})).await;
-    assert_eq!(nothing["rollback"], Value::Null);
+    assert_eq!(assessed["class"], "UNKNOWN", "there is no checkpoint: {assessed}");
 
-    let ended = desk
-        .call(
-            "session_end",
-            json!({"next": "rest", "learned": [{"kind": "decision", "context": "Pace",
-        "decision": "Slow", "rationale": "It lasts"}]}),
-        )
-        .await;
-    assert_eq!((&ended["session"], &ended["again"]), (&json!(session), &json!(false)));
-    assert_eq!(ended["learned"].as_array().unwrap().len(), 3, "two were added before: {ended}");
+    let learned = json!([{"text": "Pace: Slow lasts"}]);
+    let done = desk.call("done", json!({"next": "rest", "learned": learned})).await;
+    assert_eq!((&done["checkpoint"], &done["issue"]["key"]), (&json!("checkpoint/LOCAL-1-v1"), &json!("LOCAL-1")));
+    let ended = &done["session"];
+    assert_eq!((&ended["session"], &ended["again"], &ended["next"]), (&json!(session), &json!(false), &json!("rest")));
+    assert_eq!(ended["learned"].as_array().unwrap().len(), 4, "three were added before: {ended}");
+    let listed = desk.call("checkpoint_list", json!({"name": "LOCAL-1-v1"})).await;
+    assert_eq!((&listed["checkpoints"][0]["tag"], &listed["total"]), (&done["checkpoint"], &json!(1)));
+    assert_eq!(desk.refused("checkpoint_list", json!({"name": "LOCAL-1-v9"})).await.code(), Code::NotFound);
     let prime = desk.call("prime", json!({"budget": 700})).await;
-    assert!(prime["tokens"].as_u64().unwrap() <= 700 && prime["brief"]["session"].is_null(), "{prime}");
-    let told = desk.call("events_tail", json!({"about": ["session_start", "session_end"]})).await;
-    let kinds: Vec<&str> =
-        told["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["forge/memory/session/start", "forge/memory/session/end"]);
+    assert!(
+        prime["tokens"].as_u64().unwrap() <= 700 && prime["text"].as_str().unwrap().contains("\nsession: none\n"),
+        "{prime}"
+    );
     let health = desk.call("health", json!({})).await;
     assert_eq!(health["features"]["inputs"]["total"], json!(2), "{health}");
 }
 
 #[tokio::test]
-async fn going_back_is_to_a_branch_and_keeps_every_byte() {
+async fn unfinished_work_is_left_with_a_reason() {
+    let desk = Desk::new(true);
+    desk.call("start", json!({"what": "Fix the login"})).await;
+    std::fs::write(desk.root().join("half"), "1\n").unwrap();
+    let left = desk.call("done", json!({"leave": "The parser is half written"})).await;
+    assert_eq!((&left["checkpoint"], &left["issue"]), (&Value::Null, &Value::Null));
+    assert_eq!(left["session"]["next"], json!("The parser is half written"));
+    assert_eq!(desk.call("issue_list", json!({})).await["counts"]["open"], json!(1));
+}
+
+#[tokio::test]
+async fn going_back_is_a_commit_and_keeps_every_byte() {
     let desk = Desk::new(true);
     let config = desk.root().join(".forge/config.toml");
     let settings = std::fs::read_to_string(&config).unwrap();
     std::fs::write(config, settings.replace("['true']", "['sh: grep -q yes tested']")).unwrap();
-    desk.call("session_start", json!({})).await;
+    desk.call("start", json!({})).await;
     let checkpoint = desk.call("checkpoint_create", json!({"key": "SX9-1"})).await;
     std::fs::write(desk.root().join("tested"), "broken\n").unwrap();
     // A little that is broken is mended; so much is gone back from.
     let minor = desk.call("recover_apply", json!({"why": "it was broken"})).await;
-    assert_eq!((&minor["rollback"], &minor["report"]["row"]), (&Value::Null, &json!(8)), "{minor}");
+    assert_eq!((&minor["rollback"], &minor["report"]["row"]), (&Value::Null, &json!(6)), "{minor}");
     for number in 0..11 {
         std::fs::write(desk.root().join(format!("more-{number}")), "more\n").unwrap();
     }
@@ -354,13 +318,13 @@ async fn going_back_is_to_a_branch_and_keeps_every_byte() {
     assert_eq!(applied["rollback"]["checkpoint"], checkpoint["tag"]);
     let rescue = applied["rollback"]["rescue"].as_str().unwrap();
     assert_eq!(git(desk.root(), &["show", &format!("{rescue}:tested")]), "broken");
-    assert!(applied["rollback"]["target"].is_string(), "{applied}");
+    assert!(applied["rollback"]["made"].is_string(), "{applied}");
 }
 
 #[tokio::test]
-async fn skills_are_found_shown_and_read_file_by_file() {
+async fn skills_are_listed_matched_and_shown() {
     let desk = Desk::new(false);
-    let listed = desk.call("skill_list", json!({})).await;
+    let listed = desk.call("skill", json!({})).await;
     let names: Vec<&str> =
         listed["skills"].as_array().unwrap().iter().map(|skill| skill["name"].as_str().unwrap()).collect();
     assert_eq!(listed["total"], json!(names.len()));
@@ -371,40 +335,14 @@ async fn skills_are_found_shown_and_read_file_by_file() {
     std::fs::write(folder.join("skill.toml"), manifest).unwrap();
     std::fs::write(folder.join("instructions.md"), "Bound the input.\n").unwrap();
     std::fs::write(folder.join("templates/parser.rs"), "fn parse() {}\n").unwrap();
-    let matched = desk.call("skill_match", json!({"text": "write a parser"})).await;
+    let matched = desk.call("skill", json!({"task": "write two parsers"})).await;
     assert_eq!((&matched["matches"][0]["skill"], &matched["matches"][0]["fires"]), (&json!("parsing"), &json!(true)));
-    let taken = desk.call("skill_activate", json!({"name": "parsing"})).await;
-    assert_eq!(taken, json!({"skill": "parsing", "plan": ["parsing"]}));
-    let shown = desk.call("skill_show", json!({"name": "parsing"})).await;
+    let shown = desk.call("skill", json!({"name": "parsing"})).await;
     assert_eq!(shown["instructions"], "Bound the input.\n", "{shown}");
-    let file = desk.call("skill_show", json!({"name": "parsing", "resource": "templates/parser.rs"})).await;
-    assert_eq!(file["resource"], json!({"path": "templates/parser.rs", "bytes": 14, "text": "fn parse() {}\n"}));
-    let out = desk.refused("skill_show", json!({"name": "parsing", "resource": "../../config.toml"})).await;
-    assert_eq!(out.code(), Code::Forbidden, "{out}");
-    assert_eq!(desk.refused("skill_show", json!({"name": "none"})).await.code(), Code::NotFound);
-}
-
-#[tokio::test]
-async fn artifacts_go_in_and_out_as_they_are() {
-    let desk = Desk::new(false);
-    let put = desk.call("artifact_put", json!({"kind": "reports", "name": "a.md", "text": "# A\n"})).await;
-    let got = desk.call("artifact_get", json!({"name": put["entry"]["triv"]})).await;
-    assert_eq!((&got["text"], &got["state"], &got["left_out"]), (&json!("# A\n"), &json!("ok"), &json!(false)));
-    let short = desk.call("artifact_get", json!({"name": put["entry"]["triv"], "max_bytes": 3})).await;
-    assert_eq!((short.get("text"), &short["left_out"]), (None, &json!(true)));
-    let binary = json!({"kind": "code", "name": "b.bin", "base64": "AP8=", "produced_from": [put["entry"]["triv"]]});
-    let binary = desk.call("artifact_put", binary).await;
-    let got = desk.call("artifact_get", json!({"name": binary["entry"]["path"]})).await;
-    assert_eq!((&got["base64"], got.get("text")), (&json!("AP8="), None));
-    let listed = desk.call("artifact_list", json!({"kind": "code"})).await;
-    assert_eq!((&listed["total"], &listed["artifacts"][0]["name"]), (&json!(1), &json!("b.bin")));
-    for wrong in [
-        json!({"kind": "code", "name": "c"}),
-        json!({"kind": "code", "name": "c", "text": "t", "base64": "AP8="}),
-        json!({"kind": "code", "name": "c", "base64": "?"}),
-    ] {
-        assert_eq!(desk.refused("artifact_put", wrong).await.code(), Code::InvalidInput);
-    }
+    assert_eq!(shown["order"], json!(["parsing"]));
+    assert_eq!(shown["files"], json!([".forge/skills/parsing/templates/parser.rs"]));
+    assert_eq!(desk.refused("skill", json!({"name": "none"})).await.code(), Code::NotFound);
+    assert_eq!(desk.refused("skill", json!({"name": "parsing", "task": "t"})).await.code(), Code::InvalidInput);
 }
 
 #[tokio::test]
@@ -412,11 +350,10 @@ async fn a_credential_is_refused_and_never_repeated() {
     let desk = Desk::new(false);
     let token = token();
     for (verb, input) in [
-        ("knowledge_add", json!({"kind": "decision", "context": "c", "decision": token, "rationale": "r"})),
+        ("remember", json!({"kind": "decision", "context": "c", "decision": token, "rationale": "r"})),
+        ("remember", json!({"text": format!("Calls: use {token}")})),
         ("features_add", json!({"name": format!("use {token}")})),
-        ("session_log", json!({"text": format!("used {token}")})),
-        ("focus_set", json!({"task": format!("use {token}")})),
-        ("artifact_put", json!({"kind": "docs", "name": "a.md", "text": format!("key: {token}\n")})),
+        ("issue_add", json!({"title": format!("use {token}")})),
     ] {
         let error = desk.refused(verb, input).await;
         assert_eq!(error.code(), Code::InvalidInput, "{verb}: {error}");
@@ -436,8 +373,10 @@ async fn who_may_not_run_programs_names_no_tests_either() {
         json!({"kind": "invariant", "text": "t", "check": "true"}),
         json!({"kind": "invariant", "context": "c", "text": "t"}),
         json!({"kind": "failed", "context": "c", "issue": "i"}),
+        json!({"text": "t", "context": "c"}),
+        json!({}),
     ] {
-        assert_eq!(desk.refused("knowledge_add", learning).await.code(), Code::InvalidInput);
+        assert_eq!(desk.refused("remember", learning).await.code(), Code::InvalidInput);
     }
 }
 
@@ -451,64 +390,49 @@ async fn a_damaged_file_is_told_and_a_pause_stops_what_changes_something() {
     std::fs::write(desk.root().join(".forge/.local/paused.json"), r#"{"reason":"odd","since":"2025-12-24T12:00:00Z"}"#)
         .unwrap();
     for (verb, input) in [
-        ("session_log", json!({"text": "t"})),
-        ("session_start", json!({})),
+        ("remember", json!({"text": "t"})),
+        ("start", json!({})),
         ("recover_apply", json!({})),
-        ("focus_set", json!({"task": "t"})),
+        ("issue_add", json!({"title": "t"})),
     ] {
         let error = desk.refused(verb, input).await;
         assert_eq!(error.code(), Code::Forbidden, "{verb}: {error}");
         assert!(error.message().contains("odd"), "{error}");
     }
-    assert!(desk.call("prime", json!({})).await["brief"]["paused"].is_string());
-    desk.call("skill_match", json!({"text": "t"})).await;
+    assert!(desk.call("prime", json!({})).await["text"].as_str().unwrap().contains("\nPAUSED"));
+    desk.call("skill", json!({"task": "t"})).await;
 }
 
 #[tokio::test]
 async fn who_works_is_the_caller_and_a_second_one_joins_with_a_session_of_its_own() {
     let desk = Desk::new(true);
-    let first = desk.call("session_start", json!({})).await;
+    let first = desk.call("start", json!({"what": "Lead the way", "no_branch": true})).await;
     let bob = Identity::new("acme", "bob").unwrap();
-    let taken = desk.call_as(&bob, "session_start", json!({})).await.unwrap_err();
+    let taken = desk.call_as(&bob, "start", json!({})).await.unwrap_err();
     assert_eq!(taken.code(), Code::Conflict, "{taken}");
-    let commit =
-        json!({"session_commit": true, "subject": "Do it", "what": ["Do it"], "why": "It is needed.", "forge": true});
-    for (verb, input) in [
-        ("session_log", json!({"text": "t"})),
-        ("focus_set", json!({"task": "t"})),
-        ("session_end", json!({})),
-        ("commit", commit),
-    ] {
+    for (verb, input) in [("done", json!({})), ("commit", json!({"what": "Do it"}))] {
         let error = desk.call_as(&bob, verb, input).await.unwrap_err();
         assert_eq!(error.code(), Code::Conflict, "{verb}: {error}");
     }
-    let joined = desk.call_as(&bob, "session_start", json!({"join": true})).await.unwrap();
-    assert_eq!((&joined["session"]["agent"], &joined["session"]["primary"]), (&json!("bob"), &json!(false)));
-    let session = &joined["session"]["id"];
-    assert_ne!(session, &first["session"]["id"]);
-    desk.call_as(&bob, "focus_set", json!({"session": session, "task": "Help"})).await.unwrap();
-    desk.call("focus_set", json!({"task": "Lead"})).await;
-    let focus = desk.call_as(&bob, "focus_show", json!({"session": session})).await.unwrap();
-    assert_eq!(focus["focus"]["task"], "Help");
-    assert_eq!(desk.call("focus_show", json!({})).await["focus"]["task"], "Lead");
-    let logged = desk.call_as(&bob, "session_log", json!({"session": session, "text": "helped"})).await.unwrap();
-    assert_eq!(&logged["session"], session);
-    let logged = desk.call_as(&bob, "session_log", json!({"text": "helped again"})).await.unwrap();
-    assert_eq!(&logged["session"], session, "it is the only one of his");
-    let ended = desk.call_as(&bob, "session_end", json!({})).await.unwrap();
-    assert_eq!(&ended["session"], session);
-    assert_eq!(desk.call("session_log", json!({"text": "t"})).await["session"], first["session"]["id"]);
-    for verb in ["focus_show", "session_log"] {
-        let input =
-            if verb == "session_log" { json!({"session": "none", "text": "t"}) } else { json!({"session": "none"}) };
-        assert_eq!(desk.refused(verb, input).await.code(), Code::NotFound, "{verb}");
-    }
+    let help = json!({"join": true, "what": "Help a bit", "no_branch": true});
+    let joined = desk.call_as(&bob, "start", help).await.unwrap();
+    let session = &joined["session"];
+    assert_ne!(session, &first["session"]);
+    let primed = desk.call_as(&bob, "prime", json!({"session": session})).await.unwrap();
+    assert!(primed["text"].as_str().unwrap().contains("focus: \"Help a bit\""), "{primed}");
+    let primed = desk.call("prime", json!({})).await;
+    assert!(primed["text"].as_str().unwrap().contains("focus: \"Lead the way\""), "{primed}");
+    let left = desk.call_as(&bob, "done", json!({"leave": "It is enough"})).await.unwrap();
+    assert_eq!(&left["session"]["session"], session, "it is the only one of his");
+    let none = json!({"session": "none", "leave": "t"});
+    assert_eq!(desk.refused("done", none).await.code(), Code::NotFound);
+    assert_eq!(desk.call("done", json!({"leave": "t"})).await["session"]["session"], first["session"]);
 }
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_is_not_begun() {
     let desk = Desk::new(true);
-    let pack = desk.pack("session_log");
+    let pack = desk.pack("remember");
     let cancel = CancellationToken::new();
     cancel.cancel();
     let now = std::time::Instant::now();
@@ -519,6 +443,5 @@ async fn a_call_that_nobody_waits_for_is_not_begun() {
         let error = pack.handler.run(context, Json::parse(r#"{"text":"t"}"#.to_owned()).unwrap()).await.unwrap_err();
         assert_eq!(error.code(), code);
     }
-    let progress = std::fs::read_to_string(desk.root().join(".forge/memory/short-term/progress.txt")).unwrap();
-    assert!(!progress.contains("] t\n"), "{progress}");
+    assert_eq!(desk.call("knowledge_search", json!({})).await["total"], json!(0));
 }

@@ -131,13 +131,14 @@ def writes(packs: Path, entries: list[dict]) -> list[str]:
 def reads(entries: list[dict]) -> list[str]:
     """A read with a position has that write; one without has what was acknowledged a bound before it; the last ones have all."""
     wrong, written = [], done(entries)
-    by_position = {entry["position"]: entry for entry in written if entry["position"]}
+    # Two writes of a server at the same time may have the same position.
+    by_position = {(entry["position"], entry["key"]): entry for entry in written if entry["position"] and "key" in entry}
     for read in entries:
         if read["op"] == "last" and read["status"] != 200:
             wrong.append(f"no answer at the end: {read}")
         if read["op"] not in ("read", "last") or read["status"] != 200:
             continue
-        version, known = read["said"]["version"], by_position.get(read.get("after"))
+        version, known = read["said"]["version"], by_position.get((read.get("after"), read["key"]))
         if known and version < known["said"]["version"]:
             wrong.append(f"did not read its own write of version {known['said']['version']}: {read}")
         # What was pending is purged by the end.

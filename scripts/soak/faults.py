@@ -19,7 +19,8 @@ PAST_LEASE = 26.0
 FILES = {"solve", "download", "pry"}
 # How often each happens in a round.
 ROUND = {
-    "kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "shutdown": 1, "pooler": 1,
+    "kill": 3, "freeze": 1, "fence": 1, "drain": 1, "cut": 2, "silence": 1, "database": 1, "shutdown": 1, "failover": 1,
+    "database_clock": 1, "pooler": 1,
     "nats": 1, "bucket": 1, "clock": 1, "upgrade": 1, "rotate": 1,
 }
 
@@ -145,6 +146,21 @@ class Faults:
     def shutdown(self) -> None:
         """PostgreSQL is stopped in good order and started again."""
         self._outage(self.stand.postgres, None, "fast")
+
+    def failover(self) -> None:
+        """PostgreSQL dies, and a standby takes its place. The pooler is told."""
+        began = time.time()
+        self.stand.postgres.fail_over()
+        self.stand.pooler.stop()
+        self.stand.pooler.start()
+        self.outages.append((began, time.time() + SETTLE, None))
+        time.sleep(SETTLE)
+
+    def database_clock(self) -> None:
+        """PostgreSQL restarts with a clock that is an hour ahead, runs for a while, and restarts with the right one."""
+        for ahead in ("+1h", None):
+            self.stand.postgres.ahead = ahead
+            self._outage(self.stand.postgres, None, "fast")
 
     def pooler(self) -> None:
         """PgBouncer dies and is started again."""

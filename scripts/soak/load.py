@@ -226,7 +226,7 @@ class Caller(threading.Thread):
         """Adds to the project of whichever server answers, which makes an event."""
         began, mark = time.time(), f"{self.user}-learning-{self.count}"
         learning = {"kind": "successful", "context": mark, "approach": "As the soak does."}
-        status, headers, body = self.send("POST", "/api/v1/packs/forge.knowledge_add", learning)
+        status, headers, body = self.send("POST", "/api/v1/packs/forge.remember", learning)
         self.note("learn", status, headers, began, body, mark=mark)
 
     def solve(self) -> None:

@@ -66,15 +66,27 @@ class Program:
             self.process.wait()
 
 
+def clock_ahead(ahead: str | None) -> dict[str, str]:
+    """Returns variables for a process whose clock is ahead, by what libfaketime reads."""
+    if not ahead:
+        return {}
+    # The library alone: its program stays between, and takes the signals. Waits are by the monotonic clock, which no
+    # administrator can set.
+    library = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+    if not library:
+        raise SystemExit("libfaketime is not installed (Debian: faketime)")
+    return {"LD_PRELOAD": library[0], "FAKETIME": ahead, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
 class Postgres:
-    """A server of its own, in a folder that goes with it."""
+    """A server of its own, in a folder that goes with it. At a failover its standby takes its place."""
 
     def __init__(self, folder: Path, port: int, fsync: bool):
         self.fsync = "on" if fsync else "off"
         found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
         if not found:
             raise SystemExit("PostgreSQL is not installed (Debian: postgresql)")
-        self.programs, self.folder, self.port = Path(found[-1]), folder, port
+        self.programs, self.folder, self.port, self.data, self.ahead = Path(found[-1]), folder, port, "data", None
         folder.mkdir()
         self.user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
         if self.user:
@@ -82,23 +94,47 @@ class Postgres:
             # The folders above it are the caller's alone.
             for above in list(folder.parents)[:2]:
                 above.chmod(0o755)
-        self.run("initdb", "--no-sync", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-D", "data")
+        self.run("initdb", "--no-sync", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-D", self.data)
         self.start()
 
-    def run(self, program: str, *arguments: str) -> None:
-        subprocess.run(
-            [*self.user, str(self.programs / program), *arguments],
-            cwd=self.folder, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        )
+    def run(self, program: str, *arguments: str) -> str:
+        """Runs a program of PostgreSQL as its user, and returns what it prints."""
+        # A server must not hold the pipe that is read here.
+        output = subprocess.DEVNULL if program == "pg_ctl" else subprocess.PIPE
+        clock = [f"{name}={value}" for name, value in clock_ahead(self.ahead).items()]
+        command = [*self.user, *(["env", *clock] if clock else []), str(self.programs / program), *arguments]
+        return subprocess.run(command, cwd=self.folder, check=True, stdin=subprocess.DEVNULL, stdout=output, text=True).stdout or ""
+
+    def query(self, sql: str) -> str:
+        return self.run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-Atqc", sql, "postgres").strip()
 
     def start(self) -> None:
+        self._serve(self.data, self.port)
+
+    def _serve(self, data: str, port: int) -> None:
         # The machine does not fail here, only processes do, so nothing has to be synced to the disk.
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync={self.fsync} -c max_connections=200 -c dynamic_shared_memory_type=mmap"
-        self.run("pg_ctl", "start", "-w", "-s", "-D", "data", "-l", str(self.folder / "log"), "-o", options)
+        options = f"-p {port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync={self.fsync} -c max_connections=200 -c dynamic_shared_memory_type=mmap"
+        self.run("pg_ctl", "start", "-w", "-s", "-D", data, "-l", str(self.folder / "log"), "-o", options)
 
     def stop(self, mode: str = "immediate") -> None:
         """Stops it, as a crash does unless another mode of pg_ctl is given."""
-        self.run("pg_ctl", "stop", "-s", "-m", mode, "-D", "data")
+        self.run("pg_ctl", "stop", "-s", "-m", mode, "-D", self.data)
+
+    def fail_over(self) -> None:
+        """Dies while a standby has all that was acknowledged. The standby takes its place, at another port."""
+        former, port = self.data, free_ports(1)[0]
+        data = f"data-{port}"
+        self.run("pg_basebackup", "--no-sync", "-U", "postgres", "-h", "127.0.0.1", "-p", str(self.port), "-R", "-X", "stream", "-c", "fast", "-D", data)
+        self._serve(data, port)
+        self.query("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.query("SELECT pg_reload_conf()")
+        wait_for("the standby", lambda: self.query("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1")
+        # Some calls are answered meanwhile, so that the standby alone proves what they wrote.
+        time.sleep(2)
+        self.stop()
+        shutil.rmtree(self.folder / former)
+        self.data, self.port = data, port
+        self.run("pg_ctl", "promote", "-w", "-s", "-D", self.data)
 
 
 class Pooler(Program):
@@ -107,14 +143,18 @@ class Pooler(Program):
     def __init__(self, postgres: Postgres, address: str):
         super().__init__(postgres.folder)
         self.postgres, self.address, (self.port,) = postgres, address, free_ports(1, address)
-        file = postgres.folder / "pgbouncer.ini"
+        self.start()
+
+    def start(self) -> None:
+        """Starts it in front of the server that PostgreSQL has now."""
+        file = self.folder / "pgbouncer.ini"
         file.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={postgres.port} user=postgres\n[pgbouncer]\nlisten_addr = {address}\n"
+            f"[databases]\n* = host=127.0.0.1 port={self.postgres.port} user=postgres\n[pgbouncer]\nlisten_addr = {self.address}\n"
             f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 10\n"
             "max_client_conn = 500\nignore_startup_parameters = extra_float_digits\nserver_login_retry = 1\n"
         )
         file.chmod(0o644)
-        self.start()
+        super().start()
 
     def command(self) -> list[str]:
         program = os.environ.get("HELMDECK_TEST_PGBOUNCER") or shutil.which("pgbouncer", path="/usr/sbin:/usr/bin") or "pgbouncer"

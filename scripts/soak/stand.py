@@ -1,6 +1,5 @@
 """What the soak runs: three helmdeck servers with separate data folders, HAProxy before them, and the services behind them."""
 
-import glob
 import json
 import os
 import shutil
@@ -9,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from network import Namespaces, Relays, namespaces_work
-from services import Bucket, Model, Nats, Pooler, Postgres, ask_raw, free_ports, wait_for
+from services import Bucket, Model, Nats, Pooler, Postgres, ask_raw, clock_ahead, free_ports, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -75,13 +74,7 @@ class Deck:
                 "HELMDECK_LLM__ENDPOINT": f"http://{self.ways['model']}", "HELMDECK_LLM__MODEL": "soak",
                 "HELMDECK_REPO__PATHS": str(self.stand.folder / "repository"),
             }
-        if self.ahead:
-            # The library alone: its program stays between, and takes the signals. Waits are by the monotonic clock, which no
-            # administrator can set.
-            library = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-            if not library:
-                raise SystemExit("libfaketime is not installed (Debian: faketime)")
-            more |= {"LD_PRELOAD": library[0], "FAKETIME": self.ahead, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        more |= clock_ahead(self.ahead)
         return {
             "HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "HELMDECK_JWT_SECRET": SECRET, **self.stand.keys[self.number],
             "HELMDECK_MEMORY_URL": f"postgres://postgres@{self.ways['database']}/postgres?sslmode=disable",

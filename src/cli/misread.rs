@@ -86,7 +86,7 @@ mod tests {
             (&["run", "a.b@x"], "'a.b@x'", "hint: `helmdeck run --help`"),
             (&["forge", "rollback"], "'rollback'", "hint: `helmdeck forge recover assess` says whether"),
             (&["forge", "features", "done", "A-001"], "'done'", "hint: nobody marks a feature as working"),
-            (&["forge", "scratch", "clean"], "'clean'", "hint: `helmdeck forge scratch --clean-older 7d`"),
+            (&["forge", "issue", "start"], "'start'", "hint: `helmdeck forge start KEY`"),
         ] {
             let text = said(words);
             assert!(text.starts_with("error: ") && !text.starts_with("error: error"), "{text}");

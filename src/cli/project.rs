@@ -10,7 +10,7 @@ use crate::exit::Result;
 use crate::link;
 
 /// The variable with the work session of a command.
-const SESSION: &str = helmdeck_forge::sessions::VARIABLE;
+const SESSION: &str = "HELMDECK_FORGE_SESSION";
 /// The variable with the name of the agent.
 const AGENT: &str = "HELMDECK_FORGE_AGENT";
 

@@ -58,8 +58,11 @@ pub(crate) fn receiver(setup: &Setup) -> Result<Option<Arc<dyn WebhookReceiver>>
         return Ok(None);
     };
     let root = setup.settings.forge.packs(true, setup.env.working_dir()).root;
-    let root =
-        root.ok_or_else(|| Failure::config(format!("{WEBHOOK_SECRET} is set, and [forge] root names no project")))?;
+    let root = root.ok_or_else(|| {
+        Failure::config(format!(
+            "{WEBHOOK_SECRET} is set, and there is no project: start the server in one, or set [forge] root"
+        ))
+    })?;
     let environment = crate::project::environment(&setup.env, setup.config.as_deref(), None, None)?;
     let project = Project::open(&root, environment)?
         .ok_or_else(|| Failure::config(format!("{WEBHOOK_SECRET} is set, and {} has no .forge/", root.display())))?;

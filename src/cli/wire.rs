@@ -22,7 +22,7 @@ use helmdeck_vault::{Vault, VaultError, Watch};
 
 use crate::args::Global;
 use crate::auth;
-use crate::config::{self, FlagSetting, Settings};
+use crate::config::{self, FlagSetting, Layers, Settings};
 use crate::conversations::{Alone, CLOSING, Opening, lacks_summarizer};
 use crate::credentials::{Credentials, EnvironmentSecrets, ShutVault};
 use crate::env::ProcessEnvironment;
@@ -41,6 +41,8 @@ const EVENTS: usize = 16;
 pub(crate) struct Setup {
     /// The settings.
     pub(crate) settings: Settings,
+    /// Every setting with its origin.
+    pub(crate) layers: Arc<Layers>,
     /// The process environment.
     pub(crate) env: ProcessEnvironment,
     /// The configuration file of the command line.
@@ -112,10 +114,22 @@ impl Setup {
         output: Output,
         level: &str,
     ) -> Result<Self> {
-        let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
+        let (settings, layers) = config::load(global.config.as_deref(), flags, &env)?.into_parts()?;
         logging::start(&settings.log.level, settings.log.format, level, output.verbose, output.quiet);
-        Ok(Self {
+        Ok(Self::new(settings, layers, env, global, output))
+    }
+
+    /// Returns the wiring of a command without keys.
+    pub(crate) fn new(
+        settings: Settings,
+        layers: Layers,
+        env: ProcessEnvironment,
+        global: &Global,
+        output: Output,
+    ) -> Self {
+        Self {
             settings,
+            layers: Arc::new(layers),
             env,
             config: global.config.clone(),
             ring: None,
@@ -128,7 +142,7 @@ impl Setup {
             system: OnceLock::new(),
             output,
             serves: false,
-        })
+        }
     }
 
     /// Builds an engine with all packs.

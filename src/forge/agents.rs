@@ -1,18 +1,20 @@
 //! Coding agents: the lines in their instruction files, the hooks in their settings, and what the hooks do.
 //!
-//! `forge init --agent` writes both, and `--remove` takes them away again. What people wrote in these files stays as
-//! it is, byte for byte. A hook never fails: an agent must not stop because of its memory.
+//! `forge init --agent` writes both, and `--remove` takes them away again. What people wrote in these files stays. A hook
+//! never fails: an agent must not stop because of its memory.
 
 mod hooks;
-mod json_text;
 mod settings;
 mod text;
+
+pub(crate) use text::without as without_lines;
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 pub use hooks::{Event, HookInput, run};
 
@@ -23,8 +25,9 @@ use crate::project::Project;
 const MAX_FILE: u64 = 1 << 20;
 
 /// A coding agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Agent {
     /// Claude Code.
     Claude,
@@ -42,13 +45,8 @@ impl Agent {
 
     /// Returns the name, as commands have it.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Cursor => "cursor",
-            Self::Gemini => "gemini",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The file with instructions that the agent reads.
@@ -128,17 +126,16 @@ pub fn plan(project: &Project, agent: Agent, remove: bool) -> Result<AgentSetup>
 pub fn apply(project: &Project, agent: Agent, remove: bool) -> Result<AgentSetup> {
     project.check_not_paused()?;
     let edits = edits(project, agent, remove)?;
-    for edit in &edits {
-        match &edit.new {
-            Some(text) => write(&edit.path, text)?,
-            None => fs::remove_file(&edit.path).map_err(|error| Error::io("cannot remove", &edit.path, &error))?,
-        }
-        if edit.new.is_none()
-            && let Some(folder) = edit.path.parent().filter(|folder| *folder != project.root())
-        {
-            // A folder that is not empty stays.
-            let _ = fs::remove_dir(folder);
-        }
+    for Edit { path, new, .. } in &edits {
+        let Some(text) = new else {
+            fs::remove_file(path).map_err(|error| Error::io("cannot remove", path, &error))?;
+            if let Some(folder) = path.parent().filter(|folder| *folder != project.root()) {
+                // A folder that is not empty stays.
+                let _ = fs::remove_dir(folder);
+            }
+            continue;
+        };
+        write(path, text)?;
     }
     Ok(setup(agent, remove, &edits))
 }

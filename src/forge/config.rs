@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::events::subjects;
 use crate::files::Damage;
-use crate::git::message::Style;
+use crate::recovery::Limits;
 
 /// The settings of a project.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -62,12 +62,8 @@ const MISPLACED_TRACKER: &str = "define the tracker in your own helmdeck.toml, a
 pub struct FilesConfig {
     /// Limit for the size of one file, in bytes. Default: 16 MiB; at most 63 MiB.
     pub max_bytes: u64,
-    /// How much may lie in `scratch/` before a warning, in bytes. Default: 50 MiB.
-    pub scratch_bytes: u64,
-    /// Whether new learnings and features get a file each, so that merges by others have no conflicts.
-    ///
-    /// Existing files of both forms are read in any case. Default: no; `init` sets it for a new project.
-    pub per_entry: bool,
+    /// Whether `features.json` and `knowledge.json` are kept beside the entries from which they are made. Default: no.
+    pub rfc: bool,
 }
 
 /// How features and checkpoints are verified: `[verify]`.
@@ -84,6 +80,11 @@ pub struct Verify {
     /// node and npm; another program needs this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count_regex: Option<String>,
+    /// The report in the form of `JUnit` that the runner leaves, as a path below the root.
+    ///
+    /// With it, one run of all tests is enough for many features. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub junit: Option<String>,
     /// Other runners by name, for tests written `name:pattern`.
     ///
     /// `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
@@ -104,41 +105,24 @@ pub struct Runner {
     /// What counts them, as in `count_regex`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count_regex: Option<String>,
+    /// The report that it leaves, as in `junit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub junit: Option<String>,
 }
 
 /// What counts as small when work strays from a checkpoint: `[recovery]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecoveryConfig {
-    /// Maximum number of files. Default: 10.
-    pub files: u64,
-    /// Maximum number of lines. Default: 400.
-    pub lines: u64,
-    /// Maximum number of commits. Default: 10.
-    pub commits: u64,
-    /// After how many failed tries work is rolled back. Default: 3.
-    pub attempts: u64,
+    /// Limits of a small change.
+    #[serde(flatten)]
+    pub limits: Limits,
     /// Patterns of paths whose change is never small. Default: CI files, skills and deny lists.
     pub protected: Vec<String>,
-    /// Whether the start of a session rolls back if recovery proposes it. Default: no.
-    pub auto: bool,
-    /// How work is rolled back: to a new branch, or by a commit that restores.
-    pub mode: RollbackMode,
-}
-
-/// How work is rolled back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RollbackMode {
-    /// A new branch at the checkpoint: `branch`.
-    #[default]
-    Branch,
-    /// A commit on the same branch that restores what is tracked: `restore`.
-    Restore,
 }
 
 /// How the health is judged: `[health]`. The defaults are the letter of the RFC.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthConfig {
     /// Whether short-term memory that is old and not in use is green. Default: no.
@@ -164,7 +148,7 @@ pub enum Softer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionConfig {
-    /// How long the brief may be, in estimated tokens. Default: 2000.
+    /// How long the briefing may be, in estimated tokens. Default: 300.
     pub prime_tokens: u64,
     /// How many ended sessions are kept. Default: 20.
     pub archives: usize,
@@ -194,26 +178,10 @@ pub struct GitConfig {
     pub base: Option<String>,
     /// How long a git command may take, in seconds. Default: 60.
     pub timeout_s: u64,
-    /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123):
-    /// …`). Default: `forge`.
-    pub style: Style,
-    /// When the memory is committed: `session` (default) or `with-work`.
-    pub commits: CommitMode,
     /// Whether `checkpoint create` pushes its tag. Default: no.
     ///
     /// With the tag pushed, other clones and CI have the checkpoint.
     pub push_checkpoints: bool,
-}
-
-/// When the memory is committed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CommitMode {
-    /// At the end of a session that changed it, in one commit: `session`.
-    #[default]
-    Session,
-    /// Only with the next commit of work: `with-work`.
-    WithWork,
 }
 
 /// Events: `[events]`.
@@ -329,7 +297,7 @@ impl FilesConfig {
 
 impl Default for FilesConfig {
     fn default() -> Self {
-        Self { max_bytes: crate::files::MAX_FILE, scratch_bytes: 50 << 20, per_entry: false }
+        Self { max_bytes: crate::files::MAX_FILE, rfc: false }
     }
 }
 
@@ -338,6 +306,7 @@ impl Default for Verify {
         Self {
             runner: "cargo test {prefix}".into(),
             count_regex: None,
+            junit: None,
             runners: BTreeMap::new(),
             commands: vec!["cargo test".into(), "cargo check".into()],
             timeout_s: 1_800,
@@ -350,28 +319,13 @@ impl Default for RecoveryConfig {
     fn default() -> Self {
         let protected =
             [".github/**", ".gitlab-ci.yml", ".circleci/**", "Jenkinsfile", ".forge/skills/**", "deny.toml"];
-        Self {
-            files: 10,
-            lines: 400,
-            commits: 10,
-            attempts: 3,
-            protected: protected.map(str::to_owned).to_vec(),
-            auto: false,
-            mode: RollbackMode::Branch,
-        }
-    }
-}
-
-#[allow(clippy::derivable_impls, reason = "the defaults stand together")]
-impl Default for HealthConfig {
-    fn default() -> Self {
-        Self { idle_ok: false, regression: Softer::Reason, clean_divergence: Softer::Reason }
+        Self { limits: Limits::default(), protected: protected.map(str::to_owned).to_vec() }
     }
 }
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        Self { prime_tokens: 2_000, archives: 20, bootstrap_timeout_s: 120, probes: 2 }
+        Self { prime_tokens: 300, archives: 20, bootstrap_timeout_s: 120, probes: 2 }
     }
 }
 
@@ -383,14 +337,7 @@ impl Default for ArtifactsConfig {
 
 impl Default for GitConfig {
     fn default() -> Self {
-        Self {
-            enabled: true,
-            base: None,
-            timeout_s: 60,
-            style: Style::Forge,
-            commits: CommitMode::Session,
-            push_checkpoints: false,
-        }
+        Self { enabled: true, base: None, timeout_s: 60, push_checkpoints: false }
     }
 }
 
@@ -400,12 +347,19 @@ impl Default for EventsConfig {
     }
 }
 
-#[allow(clippy::derivable_impls, reason = "the defaults stand together")]
 impl Verify {
     /// How long a command may take.
     #[must_use]
     pub const fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s)
+    }
+
+    /// Returns the report that the runner with a command leaves.
+    pub(crate) fn junit(&self, command: &str) -> Option<&str> {
+        let own = (command == self.runner).then_some(&self.junit);
+        let all =
+            own.into_iter().chain(self.runners.values().filter(|one| one.command == command).map(|one| &one.junit));
+        all.flatten().next().map(String::as_str)
     }
 }
 
@@ -447,30 +401,16 @@ impl Config {
     /// Returns the settings in a text that this program does not know, as `table.name`.
     #[must_use]
     pub fn unknown(text: &str) -> Vec<String> {
-        // Absent options do not appear among the defaults.
-        const OPTIONAL: [&str; 9] = [
-            "verify.count_regex",
-            "git.base",
-            "events.use",
-            "linear.me",
-            "linear.team",
-            "github.repository",
-            "github.prefix",
-            "github.in_progress",
-            "tracker.use",
-        ];
-        let Ok(given) = text.parse::<toml::Table>() else { return Vec::new() };
-        let Ok(known) = toml::Table::try_from(Self::default()) else { return Vec::new() };
+        let Ok(config) = Self::parse(text) else { return Vec::new() };
+        // What is not written again was not read.
+        let Ok(known) = toml::Table::try_from(&config) else { return Vec::new() };
         let mut unknown = Vec::new();
-        for (table, value) in &given {
+        for (table, value) in &config.raw {
             match (known.get(table), value.as_table()) {
-                (Some(toml::Value::Table(known)), Some(given)) => unknown.extend(
-                    given
-                        .keys()
-                        .filter(|name| !known.contains_key(*name))
-                        .map(|name| format!("{table}.{name}"))
-                        .filter(|name| !OPTIONAL.contains(&name.as_str())),
-                ),
+                (Some(toml::Value::Table(known)), Some(given)) => {
+                    let names = given.keys().filter(|name| !known.contains_key(*name));
+                    unknown.extend(names.map(|name| format!("{table}.{name}")));
+                }
                 _ => unknown.push(table.clone()),
             }
         }
@@ -486,14 +426,14 @@ mod tests {
     fn empty_file_has_every_default() {
         let config = Config::parse("").unwrap();
         assert_eq!(config, Config::default());
-        assert_eq!((config.recovery.files, config.recovery.lines, config.recovery.commits), (10, 400, 10));
+        assert_eq!(toml::Table::try_from(&config.recovery).unwrap()["lines"].as_integer(), Some(400));
         assert_eq!(config.verify.commands, ["cargo test", "cargo check"]);
     }
 
     #[test]
     fn invalid_settings_are_reported_with_their_place() {
-        let config = Config::parse("[health]\nidle_ok = true\nregression = \"yellow\"\n").unwrap();
-        assert!(config.health.idle_ok && config.health.regression == Softer::Yellow);
+        let config = Config::parse("[recovery]\nfiles = 3\n").unwrap();
+        assert_eq!((config.recovery.limits.files, config.recovery.limits.lines), (3, 400));
         let error = Config::parse("[files]\n  max_bytes = \"many\"\n").unwrap_err();
         assert_eq!((error.line, error.column), (2, 15), "{error:?}");
         for no in ["[files]\nmax_bytes = 67108864", "[files\n", "[files]\nmax_bytes = 1"] {

@@ -10,8 +10,10 @@ use crate::files::{Document as _, Kind};
 pub const KINDS: &[Kind] = &[
     Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"),
     Kind::of::<crate::features::FeaturesFile>("features"),
+    Kind::of::<crate::knowledge::LearningEntry>("learning"),
+    Kind::of::<crate::features::FeatureEntry>("feature"),
     Kind::of::<crate::checkpoints::Manifest>("checkpoint"),
-    Kind::of::<crate::recovery::Journal>("recovery"),
+    Kind::of::<crate::recovery::Acknowledged>("recovery"),
     Kind::of::<crate::recovery::Paused>("paused"),
     Kind::of::<crate::focus::Focus>("focus"),
     Kind::of::<crate::issues::Active>("active"),
@@ -38,11 +40,7 @@ pub fn kind_of(path: &str) -> Option<&'static Kind> {
         // A session's own copy has the type of the file of the same name.
         let name = path.rsplit('/').next().unwrap_or(path);
         let session = path.starts_with(crate::layout::SESSIONS);
-        // So has the file of an entry: that of its document.
-        let entry = |kind: &Kind| kind.path.strip_suffix(".json").is_some_and(below);
-        KINDS
-            .iter()
-            .find(|kind| below(kind.path) || entry(kind) || (session && kind.path.rsplit('/').next() == Some(name)))
+        KINDS.iter().find(|kind| below(kind.path) || (session && kind.path.rsplit('/').next() == Some(name)))
     })
 }
 

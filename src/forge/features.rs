@@ -1,27 +1,34 @@
-//! The features, and which of them work: `features.json`.
+//! The features, and which of them work.
 //!
 //! Only its tests can show that a feature works, and an artifact keeps their result. A feature that
 //! claims to pass without such an artifact counts as failing.
 
+mod code;
 mod execute;
 mod manage;
 mod numbers;
-mod probes;
+mod reports;
 mod status_inputs;
+mod suite;
 #[cfg(test)]
 mod tests;
 mod verify;
 
+pub(crate) use code::CodeSnapshot;
 pub(crate) use execute::built_in;
 pub(crate) use helmdeck_forge_documents::features::file::unknown;
 pub(crate) use helmdeck_forge_documents::features::{ADOPTED_FROM, adopted_name};
 pub use helmdeck_forge_documents::features::{
-    Amendment, BlockedBy, Change, Counts, Difference, Feature, FeaturesFile, Next, Standing, Status, Weakened, is_id,
+    Amendment, BlockedBy, Change, Counts, Difference, Feature, FeatureEntry, FeaturesFile, Next, Standing, Status,
+    is_id,
 };
 use helmdeck_forge_documents::features::{contract, file};
-pub use manage::{Add, Audit, Changed, Edit, Manual};
+pub use manage::{Add, Changed, Edit};
 pub(crate) use numbers::Numbers;
-pub(crate) use status_inputs::{Evidence, judge_by_evidence};
+#[cfg(test)]
+pub(crate) use reports::READ;
+pub(crate) use reports::{Evidence, remove_superseded_reports};
+pub(crate) use status_inputs::{judge_by, judge_by_evidence};
 pub use verify::{Problem, TestRun, Verified, Which};
 
 use schemars::JsonSchema;
@@ -87,21 +94,20 @@ impl Features<'_> {
 
     /// Returns all features and their standing.
     ///
-    /// With `closely`, the test files are compared too, to decide whether a pass of older code still holds.
-    /// Without it, such a pass is stale, which still counts as passing.
+    /// A pass of older code is stale, which still counts as passing.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged; errors from git.
-    pub fn list(&self, closely: bool) -> Result<Listed> {
-        self.list_by(&Evidence::read(self.project)?, closely)
+    pub fn list(&self) -> Result<Listed> {
+        self.list_by(&Evidence::read(self.project)?)
     }
 
     /// As [`Self::list`], with evidence that was read before.
-    pub(crate) fn list_by(&self, evidence: &Evidence, closely: bool) -> Result<Listed> {
+    pub(crate) fn list_by(&self, evidence: &Evidence) -> Result<Listed> {
         let loaded = self.project.files().load::<FeaturesFile>()?;
         let etag = loaded.as_ref().map(|loaded| loaded.etag.clone());
         let features = loaded.map(|loaded| loaded.value.features).unwrap_or_default();
-        let standings = status_inputs::judge_by(self.project, evidence, &features, closely)?;
+        let standings = status_inputs::judge_by(self.project, evidence, &features)?;
         let counts = FeaturesFile::counts(&standings);
         let features =
             features.into_iter().zip(standings).map(|(feature, standing)| Item { standing, feature }).collect();
@@ -111,7 +117,7 @@ impl Features<'_> {
     /// Returns the file, and the standing of each feature.
     pub(crate) fn judged(&self) -> Result<(FeaturesFile, Vec<Standing>)> {
         let file = self.read()?;
-        let standings = status_inputs::judge(self.project, &file.features, false)?;
+        let standings = status_inputs::judge(self.project, &file.features)?;
         Ok((file, standings))
     }
 

@@ -11,6 +11,7 @@ use helmdeck_core::{ManualClock, Timestamp};
 use uuid::Uuid;
 
 use crate::environment::{Ids, ProjectEnvironment};
+use crate::files::{Document, Files, MAX_FILE, Writer};
 use crate::git::fixture::Repository;
 use crate::project::Project;
 use crate::time::Time;
@@ -80,6 +81,29 @@ impl Fixture {
             assert!(worker.wait().unwrap().success());
         }
     }
+}
+
+/// Writes a document as the files of its entries, in place of those that are there.
+pub(crate) fn write_entries<D: Document>(root: &Path, text: &str) {
+    let entries = D::ENTRIES.unwrap();
+    let folder = root.join(entries.folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    for file in std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|extension| extension == "json") {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+    for (number, entry) in (entries.split)(&serde_json::from_str(text).unwrap()).into_iter().enumerate() {
+        let mark = if entry.is_marked { format!("-{number}") } else { String::new() };
+        let path = folder.join(format!("{}{mark}.json", entry.slug));
+        std::fs::write(path, crate::json::print(&entry.value).unwrap()).unwrap();
+    }
+}
+
+/// Returns the document that is made from the entries below a root.
+pub(crate) fn made<D: Document>(root: &Path) -> String {
+    let files = Files::new(root, Writer::default(), MAX_FILE, None).reading();
+    String::from_utf8(files.load::<D>().unwrap().unwrap().value.print().unwrap()).unwrap()
 }
 
 /// Starts an ignored test in a separate process, and passes it a folder and a number.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::committed;
 use crate::error::{Category, Error, Result};
@@ -22,7 +22,8 @@ const TASK_MAX: usize = 500;
 const LIST_MAX: usize = 200;
 
 /// Phase of the work.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Phase {
     /// It is being planned.
     #[default]
@@ -38,6 +39,7 @@ pub enum Phase {
     /// It is finished.
     Done,
     /// A phase that this program does not know. It is kept unchanged.
+    #[serde(untagged)]
     Other(String),
 }
 
@@ -66,18 +68,6 @@ impl Phase {
     }
 }
 
-impl Serialize for Phase {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Phase {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::of(&Cow::<'de, str>::deserialize(deserializer)?))
-    }
-}
-
 impl JsonSchema for Phase {
     fn schema_name() -> Cow<'static, str> {
         "Phase".into()
@@ -93,42 +83,37 @@ impl JsonSchema for Phase {
 
 /// Current focus of an agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Focus {
     /// The version of the file's shape; absent = `1.0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_version: Option<String>,
     /// The task, 1 to 500 characters. `null` = none.
-    #[serde(default)]
     pub task: Option<String>,
     /// The issue it belongs to: `SX9-123`. `null` = none.
-    #[serde(default)]
     pub linear_issue: Option<String>,
     /// The files it is about, below the root.
-    #[serde(default)]
     pub files: Vec<String>,
     /// The phase.
-    #[serde(default)]
     pub phase: Phase,
     /// What it waits for.
-    #[serde(default)]
     pub blockers: Vec<String>,
     /// When it was begun.
-    #[serde(default)]
     pub started_at: Option<Time>,
     /// The skill that is followed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub active_skill: Option<String>,
     /// The feature it is about: `FORGE-001`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_id: Option<String>,
     /// The session whose focus it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The commit that was checked out when it was begun, in hex.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub base_commit: Option<String>,
     /// Why it is the task, or why there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Members this program does not know.
     #[serde(flatten)]
@@ -149,7 +134,7 @@ impl Document for Focus {
         {
             return Err(format!("task is not one line of 1 to {TASK_MAX} characters"));
         }
-        if let Some(key) = self.linear_issue.as_deref().filter(|key| !is_key(key)) {
+        if let Some(key) = self.linear_issue.as_deref().filter(|key| !crate::issues::is_key(key)) {
             return Err(format!("linear_issue {key:?} is neither null nor a key as SX9-123"));
         }
         for path in &self.files {
@@ -168,12 +153,6 @@ impl Document for Focus {
         }
         Ok(())
     }
-}
-
-/// Says whether a text is the key of an issue, such as `SX9-123`.
-#[must_use]
-pub fn is_key(text: &str) -> bool {
-    crate::issues::is_key(text)
 }
 
 impl Focus {
@@ -203,38 +182,27 @@ impl Focus {
 ///
 /// Fields that are not set stay, unless the task changes: that is a new focus, where fields that are not set are
 /// empty.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SetFocus {
     /// The task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// The issue it belongs to; empty = none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear_issue: Option<String>,
     /// The files it is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<String>>,
     /// The phase, in upper or lower case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// What it waits for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockers: Option<Vec<String>>,
     /// The skill that is followed; empty = none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_skill: Option<String>,
     /// The feature it is about; empty = none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature_id: Option<String>,
     /// Why it is the task; empty = not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The session that sets it. A focus of another session is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The etag it must have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_match: Option<String>,
 }
 
@@ -313,9 +281,7 @@ impl<'a> Focused<'a> {
     pub fn new(project: &'a Project) -> Self {
         Self { project, path: FOCUS.to_owned() }
     }
-}
 
-impl Focused<'_> {
     /// Returns the focus in the folder of a session: a secondary one, or one that is over.
     ///
     /// # Errors
@@ -353,7 +319,7 @@ impl Focused<'_> {
     /// `Secret`, `Paused`.
     pub fn set(&self, change: &SetFocus) -> Result<Set> {
         if change.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
-            return Err(Error::usage("a focus says what is to be done").next("helmdeck forge focus clear"));
+            return Err(Error::usage("a focus says what is to be done").next("helmdeck forge focus set --clear"));
         }
         if let Some(id) = change.feature_id.as_deref().map(str::trim).filter(|id| !id.is_empty()) {
             self.check_feature(id)?;

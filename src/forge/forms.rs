@@ -13,13 +13,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use check::{Checked, FieldError};
-
 use crate::error::{Category, Error, Result};
 use crate::issues::{Add, Changed};
 use crate::json::{Json, Members};
 use crate::layout::TEMPLATES;
 use crate::project::Project;
+use crate::repair::{Damaged, Extent};
 use helmdeck_forge_files::yaml::{self, Yaml};
 
 /// Name of the field that is the title of the issue. It is always required.
@@ -154,26 +153,13 @@ pub struct Shown {
     pub options: BTreeMap<String, Vec<String>>,
 }
 
-/// A form with values, as an issue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Rendered {
-    /// The title.
-    pub title: String,
-    /// The description, in Markdown.
-    pub body: String,
-    /// What should be looked at.
-    pub warnings: Vec<String>,
-}
-
 impl<'a> Forms<'a> {
     /// Returns the forms of a project.
     #[must_use]
     pub const fn new(project: &'a Project) -> Self {
         Self { project }
     }
-}
 
-impl Forms<'_> {
     /// Lists the forms, by name. One that cannot be read is listed with the reason.
     ///
     /// # Errors
@@ -192,6 +178,15 @@ impl Forms<'_> {
         Ok(all)
     }
 
+    /// Returns the forms that cannot be used, each with its problem.
+    pub(crate) fn damaged(&self) -> Result<Vec<Damaged>> {
+        let damaged = self.list()?.into_iter().filter_map(|form| {
+            let detail = format!("the form cannot be used: {}", form.problem?);
+            Some(Damaged { path: form.path, extent: Extent::Whole, detail, next: None })
+        });
+        Ok(damaged.collect())
+    }
+
     /// Returns a form, and what can be chosen in it now.
     ///
     /// # Errors
@@ -205,62 +200,34 @@ impl Forms<'_> {
         Ok(Shown { path, form, options: all })
     }
 
-    /// Checks values: returns every error at once.
-    ///
-    /// # Errors
-    /// As [`Self::show`].
-    pub fn validate(&self, name: &str, values: &Values) -> Result<Checked> {
-        let shown = self.show(name)?;
-        Ok(check::check(&shown, values))
-    }
-
-    /// Makes the title and the description of an issue.
-    ///
-    /// # Errors
-    /// `Usage` (`E_FORM`) with every error at once; as [`Self::show`].
-    pub fn render(&self, name: &str, values: &Values) -> Result<Rendered> {
-        let shown = self.show(name)?;
-        let checked = check::check(&shown, values);
-        if !checked.errors.is_empty() {
-            let all: Vec<String> = checked.errors.iter().map(ToString::to_string).collect();
-            return Err(Error::new(Category::Usage, "E_FORM", format!("the form {name}: {}", all.join("; ")))
-                .next(format!("helmdeck forge form show {name}")));
-        }
-        let title = values.get(TITLE).and_then(|all| all.first()).cloned().unwrap_or_default();
-        Ok(Rendered { title, body: body::write(&shown.form, values), warnings: checked.warnings })
-    }
-
-    /// Reads the values back from the description of an issue.
-    ///
-    /// # Errors
-    /// `Usage` if no form wrote it; as [`Self::show`].
-    pub fn values(&self, title: &str, text: &str) -> Result<(String, Values)> {
-        let name = body::form_of(text).ok_or_else(|| Error::usage("no form wrote this text"))?;
-        let (_, form) = self.named(name)?;
-        let mut values = body::read(&form, text);
-        values.insert(TITLE.to_owned(), vec![title.to_owned()]);
-        Ok((name.to_owned(), values))
-    }
-
     /// Adds an issue with the values of a form, and with `more` besides: labels, priority and the like.
     ///
     /// # Errors
-    /// As [`Self::render`]; errors from adding it.
+    /// `Usage` (`E_FORM`) with every wrong field at once; as [`Self::show`]; errors from adding it.
     pub fn add(&self, name: &str, values: &Values, more: &Add) -> Result<Changed> {
-        let rendered = self.render(name, values)?;
-        let (_, form) = self.named(name)?;
+        let shown = self.show(name)?;
+        let checked = check::check(&shown, values);
+        if !checked.errors.is_empty() {
+            return Err(Error::new(
+                Category::Usage,
+                "E_FORM",
+                format!("the form {name}: {}", checked.errors.join("; ")),
+            )
+            .next(format!("helmdeck forge form list {name}")));
+        }
+        let form = shown.form;
         let lists = form.fields.iter().filter(|field| field.kind == FieldType::Checklist);
         let mut criteria = more.criteria.clone();
         criteria.extend(lists.filter_map(|field| values.get(&field.name)).flatten().cloned());
         let add = Add {
-            title: rendered.title,
-            description: Some(rendered.body),
+            title: values.get(TITLE).and_then(|all| all.first()).cloned().unwrap_or_default(),
+            description: Some(body::write(&form, values)),
             kind: more.kind.clone().or_else(|| Some(form.template.clone())),
             criteria,
             ..more.clone()
         };
         let mut changed = self.project.issues().add(&add)?;
-        changed.warnings.extend(rendered.warnings);
+        changed.warnings.extend(checked.warnings);
         Ok(changed)
     }
 

@@ -17,10 +17,10 @@ use strum::IntoStaticStr;
 
 use crate::time::Time;
 
-pub use colours::{MEMORY_COLOURS, badge, colours_css, colours_json, colours_ts};
+pub use colours::{MEMORY_COLOURS, colours_css, colours_json, colours_ts};
 pub use inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm, Source};
-pub(crate) use measure::{belongs_to_an_issue, measure_with};
-pub use measure::{inputs, measure};
+pub use measure::measure;
+pub(crate) use measure::measure_with;
 pub use reason::{Code, Reason, Severity};
 pub use record::{Change, Colours, HealthSample, history, record};
 pub use rules::judge;

@@ -132,7 +132,7 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
 pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
     let mut created = Vec::new();
     for folder in tree::folders() {
-        if project.files().create_folder(&folder)? {
+        if !project.files().is_lost(&folder)? && project.files().create_folder(&folder)? {
             created.push(folder);
         }
     }
@@ -142,7 +142,8 @@ pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
             seed.bytes = settings.into_bytes();
         }
         // A lost file is restored by a repair: an empty one would hide the loss.
-        if project.files().is_lost(&seed.path)? {
+        let folder = seed.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if project.files().is_lost(&seed.path)? || project.files().is_lost(folder)? {
             continue;
         }
         if project.files().create_with(&seed.path, &seed.bytes, seed.mode)? {

@@ -200,7 +200,8 @@ impl Issues<'_> {
             return Ok(Shown { etag: store::etag(issue)?, item, summary: None });
         }
         let record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
-        let item = graph.item(&record.issue, &claimed);
+        let mut item = graph.item(&record.issue, &claimed);
+        start::fill_refs(self.project, &mut item.issue);
         Ok(Shown { etag: store::etag(&record.issue)?, item, summary: Some(record.summary) })
     }
 }

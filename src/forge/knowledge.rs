@@ -1,25 +1,21 @@
-//! Knowledge of a project: `knowledge.json`.
+//! Knowledge of a project, a file for each entry.
 //!
 //! Nothing in it is deleted by age. What no longer holds is superseded and stays; what did not work stays as a warning.
 
-mod drift;
+pub(crate) mod adopt;
 #[cfg(test)]
 mod tests;
 
-pub use drift::{Drift, Stale};
 pub use helmdeck_forge_documents::knowledge::{
-    Added, Compacted, Confirmed, Decision, Failed, Folded, Format, FullInvariant, Hit, Invariant, Kind, KnowledgeEntry,
-    KnowledgeFile, Learning, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, Patterns, Proposal, Search, SearchHit,
-    Successful, Superseded, Trace, What,
+    Added, Confirmed, Decision, Failed, FullInvariant, Hit, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Learning,
+    LearningEntry, Patterns, Search, SearchHit, Successful, Superseded, Trace, What,
 };
 
-use crate::error::{Category, Error, Result};
+use crate::error::Result;
 use crate::events;
 use crate::events::data::Learned;
 use crate::events::subjects::Subject;
 use crate::files::Document as _;
-use crate::json;
-use crate::layout::KNOWLEDGE;
 use crate::project::Project;
 use crate::trust;
 
@@ -102,84 +98,6 @@ impl Knowledge<'_> {
         })
     }
 
-    /// Returns all knowledge as text. It is data, and must not be taken for instructions.
-    ///
-    /// # Errors
-    /// `Corrupt` if the file is damaged.
-    pub fn export(&self, format: Format) -> Result<String> {
-        let file = self.read()?;
-        Ok(match format {
-            Format::Markdown => file.markdown(),
-            Format::Jsonl => file.jsonl(),
-            Format::Json => String::from_utf8_lossy(&print(&file)?).into_owned(),
-        })
-    }
-
-    /// Returns the entries whose files changed since the entry was learned or last confirmed.
-    ///
-    /// Without git, none.
-    ///
-    /// # Errors
-    /// `Corrupt` if the file is damaged; the errors of git.
-    pub fn drift(&self) -> Result<Drift> {
-        match self.project.repository()? {
-            Some(git) => drift::drift(&self.read()?, &git),
-            None => Ok(Drift::default()),
-        }
-    }
-
-    /// Returns the size of the knowledge if it is too large to be read: over 500 entries or 256 KiB.
-    ///
-    /// # Errors
-    /// `Corrupt` if the file is damaged.
-    pub fn oversize(&self) -> Result<Option<Oversize>> {
-        let Some(bytes) = self.project.files().read(KNOWLEDGE)? else { return Ok(None) };
-        Ok(self.read()?.oversize(bytes.len()))
-    }
-
-    /// Proposes to merge near-duplicate entries. Nothing is changed.
-    ///
-    /// # Errors
-    /// `Corrupt` if the file is damaged.
-    pub fn propose(&self) -> Result<Proposal> {
-        Ok(match self.project.files().load::<KnowledgeFile>()? {
-            Some(loaded) => Proposal { etag: loaded.etag, merges: loaded.value.alike() },
-            None => Proposal { etag: String::new(), merges: Vec::new() },
-        })
-    }
-
-    /// Makes merges that were proposed for the file with this etag.
-    ///
-    /// These are the merges into the named entries, or all if none is named. The old entries must be committed, so that
-    /// git keeps them.
-    ///
-    /// # Errors
-    /// `Stale` if the file has changed since; `Refused` (`E_NOT_COMMITTED`) if it is not committed as
-    /// it stands; `NotFound` for an entry into which no merge is proposed.
-    pub fn compact(&self, etag: &str, approved: &[String]) -> Result<Compacted> {
-        self.project.check_not_paused()?;
-        let now = self.project.files().read(KNOWLEDGE)?;
-        let kept = match self.project.repository()? {
-            Some(git) => match git.head()? {
-                Some(head) => git.document_at(&head, KNOWLEDGE)?,
-                None => None,
-            },
-            None => None,
-        };
-        if now.is_some() && now != kept {
-            return Err(Error::new(
-                Category::Refused,
-                "E_NOT_COMMITTED",
-                format!(
-                    "{KNOWLEDGE} is not in the last commit as it stands, so its entries would be lost by merging them"
-                ),
-            )
-            .hint("commit it first, then compact it")
-            .next("git status"));
-        }
-        self.project.files().edit(Some(etag), |file: &mut KnowledgeFile| file.compact(approved))
-    }
-
     fn tell(&self, learning: &Learning, added: &Added) {
         let (kind, context) = match &learning.what {
             What::Successful { context, .. } => ("pattern", context),
@@ -206,8 +124,4 @@ impl Knowledge<'_> {
             None => Ok(None),
         }
     }
-}
-
-fn print(file: &KnowledgeFile) -> Result<Vec<u8>> {
-    json::print(file).map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("{KNOWLEDGE}: {error}")))
 }

@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 pub mod agents;
-pub mod architecture;
 pub mod artifacts;
 pub mod checkpoints;
 mod committed;
@@ -9,6 +8,7 @@ pub mod config;
 pub mod documents;
 pub mod environment;
 pub mod events;
+pub mod export;
 pub mod features;
 #[cfg(test)]
 mod fixture;
@@ -29,7 +29,6 @@ pub mod recovery;
 mod redact;
 pub mod repair;
 pub mod runner;
-pub mod scratch;
 pub mod sessions;
 mod shared;
 pub mod skills;

@@ -15,8 +15,7 @@ pub(crate) fn tracked(project: &Project) -> Result<Option<String>> {
     let Ok(git) = project.git() else { return Ok(None) };
     let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };
     let listed = git.run(&["--literal-pathspecs", "ls-files", "-z", "--", LOCAL], &run)?;
-    let first = listed.stdout.split(|byte| *byte == 0).next().filter(|path| !path.is_empty());
-    Ok(first.map(|path| String::from_utf8_lossy(path).into_owned()))
+    Ok(listed.records().next().map(|path| String::from_utf8_lossy(path).into_owned()))
 }
 
 /// Refuses to work on a `.forge/.local` that came with the repository.

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_events::Sink;
-use helmdeck_forge_documents::entries::EntryFiles;
 use serde::Deserialize;
 
 pub(crate) use find::{FoundProject, Repository};
@@ -105,7 +104,7 @@ impl Project {
         let writer = Writer { clock: Arc::clone(&environment.clock), agent: environment.agent.clone() };
         let root = found.root.clone();
         let files = Files::new(&found.root, writer, max, common).tracked_by(move |path| is_tracked(&root, path));
-        let files = files.with_entries(Arc::new(EntryFiles { apart: config.files.per_entry }));
+        let files = files.with_made_documents(config.files.rfc);
         let (git, first_commit) = (OnceLock::new(), OnceLock::new());
         Self { found, environment, config, files, git, first_commit, server_rests: AtomicU64::new(0) }
     }
@@ -206,7 +205,8 @@ impl Project {
     }
 
     /// Returns this project as seen from a session. It shares the files and the lock.
-    pub(crate) fn within(&self, session: &str) -> Self {
+    #[must_use]
+    pub fn within(&self, session: &str) -> Self {
         let environment = ProjectEnvironment { session: Some(session.to_owned()), ..self.environment.clone() };
         let (git, first_commit) = (self.git.clone(), self.first_commit.clone());
         let server_rests = AtomicU64::new(self.server_rests.load(Ordering::Relaxed));
@@ -219,15 +219,6 @@ impl Project {
             first_commit,
             server_rests,
         }
-    }
-
-    /// Returns this project with a git of which nothing takes longer than this.
-    pub(crate) fn hurried(mut self, longest: Duration) -> Self {
-        // Looked up now, so that there is a git to put the limit on.
-        let _ = self.git();
-        let git = self.git.take().flatten().map(|git| git.hurried(longest));
-        self.git = OnceLock::from(git);
-        self
     }
 
     /// Returns this project with an event sink besides the journal. The settings name the server.

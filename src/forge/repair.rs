@@ -10,7 +10,6 @@ mod unmerged;
 
 use serde::Serialize;
 
-use crate::artifacts::Artifacts;
 use crate::checkpoints::Checkpoints;
 use crate::documents::skeleton_at;
 use crate::error::{Category, Error, Result};
@@ -21,7 +20,7 @@ use crate::progress;
 use crate::project::Project;
 
 pub use damage::{Damaged, Extent, damaged, damaged_files};
-pub(crate) use damage::{check_whole, damage, damage_of, damaged_index};
+pub(crate) use damage::{all_damage, check_whole, damage, is_long_term, unusable};
 use form::{Form, Wrong, check, form, salvage};
 use unmerged::{united, unmerged};
 
@@ -168,7 +167,10 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
             repair.candidates.iter().find(|candidate| request.from.is_none_or(|from| from == candidate.source));
         let chosen = chosen.ok_or_else(|| {
             let error = Error::refused(format!("no good version of {path} was found there"));
-            if unmerged.is_some() { error.hint("settle the conflict in an editor, then `git add`") } else { error }
+            match unmerged.is_some() {
+                true => error.hint("settle the conflict in an editor, then `git add`"),
+                false => error.hint("mend it in an editor, or remove it"),
+            }
         })?;
         let source = chosen.source;
         project.files().check_secrets(path, &chosen.bytes)?;
@@ -194,10 +196,6 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
         project.files().put(path, &chosen.bytes, None)?;
         repair.applied = Some(source);
         repair.hint = None;
-        if matches!(form, Form::Index) && unmerged.is_none() {
-            // The files provide what the lost lines said, except when and by whom.
-            Artifacts::new(project).rebuild()?;
-        }
         drop(guard);
         if unmerged.is_some() {
             if conflicts.is_empty() {
@@ -248,7 +246,7 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
         offer(Source::Git, format!("as it is in commit {commit}"), new);
     }
     match form {
-        Form::Lines | Form::Index => {
+        Form::Lines => {
             let (kept, lost) = salvage(form, bytes);
             offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
         }
@@ -259,6 +257,8 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
             let opening = progress::text::opening(environment.now(), &environment.zone, None);
             offer(Source::Skeleton, "all it held is lost but for the copy".into(), opening.into_bytes());
         }
+        // An entry that no version is left of can only be removed.
+        Form::Document(kind) if is_long_term(path) && path != kind.path => {}
         Form::Document(kind) => {
             offer(
                 Source::Skeleton,

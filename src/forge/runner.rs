@@ -2,6 +2,7 @@
 //!
 //! No process of a check outlives its result.
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -97,6 +98,16 @@ pub(crate) enum Line<'a> {
 /// `Refused` (`E_UNTRUSTED`) if nobody agreed to the command; `E_USAGE` for a command that cannot be split,
 /// `E_CANNOT_START` for a program that cannot be started.
 pub(crate) fn check(project: &Project, line: Line<'_>, timeout: Duration) -> Result<Ran> {
+    check_with(project, line, timeout, None)
+}
+
+/// As [`check`], with words that are added to a variable of the program's environment.
+pub(crate) fn check_with(
+    project: &Project,
+    line: Line<'_>,
+    timeout: Duration,
+    variable: Option<(&str, &str)>,
+) -> Result<Ran> {
     let words = match line {
         Line::Project(command, prefix) => {
             trust::check_command(project, command)?;
@@ -110,7 +121,7 @@ pub(crate) fn check(project: &Project, line: Line<'_>, timeout: Duration) -> Res
     let renew = || Sessions::new(project).renew_lease();
     renew();
     let environment = project.environment();
-    let ran = run(project.root(), &words, timeout, &*environment.clock, (&environment.running, &renew));
+    let ran = run((project.root(), variable), &words, timeout, &*environment.clock, (&environment.running, &renew));
     if environment.running.is_stopped() {
         // The result says nothing about the code. This process usually ends meanwhile, so nothing is recorded.
         std::thread::sleep(LINGER);
@@ -136,7 +147,10 @@ pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
         let script = prefix.map_or_else(|| script.to_owned(), |prefix| script.replace(PREFIX, &shell_quoted(prefix)));
         return Ok(vec!["sh".to_owned(), "-c".to_owned(), script]);
     }
-    let mut words = words(command).map_err(|why| Error::usage(format!("the command {command:?} {why}")))?;
+    let split = shlex::split(command).filter(|_| !command.contains('\0'));
+    let wrong =
+        || Error::usage(format!("the command {command:?} has a quote that is not closed, a NUL, or ends with a \\"));
+    let mut words = split.ok_or_else(wrong)?;
     if let Some(prefix) = prefix {
         plain(prefix, words.iter().any(|word| word != PREFIX && word.contains(PREFIX)))?;
         words.retain(|word| !prefix.is_empty() || word != PREFIX);
@@ -176,7 +190,7 @@ pub(crate) fn text_of(words: &[String]) -> String {
 
 /// Runs a program, registered in `running`. `beat` is called every minute meanwhile.
 fn run(
-    root: &Path,
+    (root, variable): (&Path, Option<(&str, &str)>),
     words: &[String],
     timeout: Duration,
     clock: &dyn Clock,
@@ -190,6 +204,11 @@ fn run(
     for name in GIT {
         run.env_remove(name);
     }
+    // What the user has set for the program stays.
+    run.envs(variable.map(|(name, value)| {
+        let all: Vec<OsString> = std::env::var_os(name).into_iter().chain([value.into()]).collect();
+        (name, all.join(OsStr::new(" ")))
+    }));
     let options = Options {
         stdin: b"",
         output: Output::Merged(Capture::ends(HEAD, TAIL)),
@@ -234,54 +253,6 @@ fn text(output: &Captured) -> String {
     text
 }
 
-/// Splits a command into words, with a shell's quotes and nothing else of a shell.
-///
-/// # Errors
-/// Why the command is invalid.
-pub(crate) fn words(command: &str) -> Result<Vec<String>, &'static str> {
-    let mut all = Vec::new();
-    let mut word: Option<String> = None;
-    let mut chars = command.chars();
-    while let Some(next) = chars.next() {
-        match next {
-            ' ' | '\t' | '\n' | '\r' => all.extend(word.take()),
-            '\'' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match chars.next() {
-                        Some('\'') => break,
-                        Some(other) => word.push(other),
-                        None => return Err("has a ' that is not closed"),
-                    }
-                }
-            }
-            '"' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match chars.next() {
-                        Some('"') => break,
-                        Some('\\') => match chars.next() {
-                            Some(quoted @ ('"' | '\\' | '$' | '`')) => word.push(quoted),
-                            Some(other) => word.extend(['\\', other]),
-                            None => return Err("has a \" that is not closed"),
-                        },
-                        Some(other) => word.push(other),
-                        None => return Err("has a \" that is not closed"),
-                    }
-                }
-            }
-            '\\' => match chars.next() {
-                Some(other) => word.get_or_insert_default().push(other),
-                None => return Err("ends with a \\"),
-            },
-            '\0' => return Err("has a NUL in it"),
-            other => word.get_or_insert_default().push(other),
-        }
-    }
-    all.extend(word);
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,7 +261,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn run_in(folder: &Path, command: &str, timeout: Duration, running: &Running) -> Result<Ran> {
-        super::run(folder, &argv(command, None)?, timeout, &SystemClock::default(), (running, &|| ()))
+        super::run((folder, None), &argv(command, None)?, timeout, &SystemClock::default(), (running, &|| ()))
     }
 
     fn run(command: &str, timeout: Duration) -> Result<Ran> {
@@ -324,6 +295,14 @@ mod tests {
         for wrong in ["", "  ", "a 'b", "a \"b", "a \\"] {
             assert_eq!(run(wrong, LONG).unwrap_err().category, Category::Usage, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_variable_that_the_user_has_set_stays() {
+        let (words, timeout) = (argv("sh: printf %s \"$PATH\"", None).unwrap(), Duration::from_secs(60));
+        let root = (Path::new("/"), Some(("PATH", "and more")));
+        let ran = super::run(root, &words, timeout, &SystemClock::default(), (&Running::default(), &|| ())).unwrap();
+        assert_eq!(ran.output, format!("{} and more", std::env::var("PATH").unwrap()));
     }
 
     #[test]
@@ -412,10 +391,10 @@ mod tests {
             (r#"a 'b c' "d \"e\" \n" f\ g"#, vec!["a", "b c", r#"d "e" \n"#, "f g"]),
             ("x'y'\"z\" ''", vec!["xyz", ""]),
         ] {
-            assert_eq!(words(command).unwrap(), split);
+            assert_eq!(argv(command, None).unwrap(), split);
         }
         for word in ["plain", "", "two words", "it's", "a::b", "$x"] {
-            assert_eq!(words(&helmdeck_core::text::shell_quoted(word)).unwrap(), [word]);
+            assert_eq!(argv(&shell_quoted(word), None).unwrap(), [word]);
         }
     }
 }

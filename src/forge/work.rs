@@ -1,4 +1,4 @@
-//! A day's work in few words: start, commit, done, remember, status.
+//! A day's work in few words: start, verify, commit, done, remember, status.
 //!
 //! Each word does what several longer commands do, with what the focus knows: the issue, the feature and the files.
 
@@ -8,11 +8,13 @@ mod start;
 mod status;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use commit::{Short, ShortCommit, no_key};
 pub use done::{Done, Finished};
 pub use start::{Start, Started};
 pub use status::{ChangedFiles, Status, TrackerTrouble};
+pub use verify::{Verification, Verify};
 
 use crate::config::LinearMode;
 use crate::error::{Error, Result};
@@ -94,17 +96,25 @@ impl Work<'_> {
     /// Returns the features of the focus that do not work.
     fn broken(&self) -> Result<Vec<(String, Standing)>> {
         let Ok(wanted) = self.features() else { return Ok(Vec::new()) };
-        let listed = Features::new(self.project).list(true)?;
+        let listed = Features::new(self.project).list()?;
         let broken = listed.features.into_iter().filter(|item| wanted.contains(&item.feature.id));
         let broken = broken.filter(|item| !item.standing.counts() && item.standing != Standing::Deferred);
         Ok(broken.map(|item| (item.feature.id, item.standing)).collect())
     }
 
-    /// Learns a text: `when it applies: what works`, or else a text about the focus.
+    /// Learns a text, as [`Self::learning`] reads it.
     ///
     /// # Errors
     /// As [`Sessions::learn`].
     pub fn remember(&self, said: &str) -> Result<Added> {
+        Sessions::new(self.project).learn(self.learning(said)?)
+    }
+
+    /// Returns what a text says: `when it applies: what works`, or else a text about the focus.
+    ///
+    /// # Errors
+    /// `Corrupt` if the focus is damaged.
+    pub fn learning(&self, said: &str) -> Result<Learning> {
         let focus = self.focus()?;
         let (context, approach) = match said.split_once(": ") {
             Some((context, approach)) if !context.trim().is_empty() && !approach.trim().is_empty() => {
@@ -112,8 +122,7 @@ impl Work<'_> {
             }
             _ => (focus.task.clone().unwrap_or_else(|| "This project".to_owned()), said.trim().to_owned()),
         };
-        let learning = Learning { linear: focus.linear_issue, ..Learning::new(What::Successful { context, approach }) };
-        Sessions::new(self.project).learn(learning)
+        Ok(Learning { linear: focus.linear_issue, ..Learning::new(What::Successful { context, approach }) })
     }
 
     /// Says whether issues are switched off.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The branches, as `branches.json` has them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Branches {
     /// When the file was made.
     pub generated_at: Time,
@@ -55,7 +55,6 @@ impl Document for Branches {
     const PATH: &'static str = layout::BRANCHES;
 
     fn skeleton() -> Self {
-        let generated_at = Time(jiff::Timestamp::UNIX_EPOCH);
-        Self { generated_at, head: None, base: None, branches: Vec::new(), other: Members::default() }
+        Self::default()
     }
 }

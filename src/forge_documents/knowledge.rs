@@ -1,22 +1,20 @@
-//! Knowledge of a project: `knowledge.json`.
+//! Knowledge of a project: a file for each entry, and `knowledge.json` made from them.
 //!
 //! Nothing in it is deleted by age. An entry that no longer holds is superseded and stays; what did not
 //! work stays as a warning.
 
-pub mod compact;
 pub mod edit;
-pub mod export;
+pub mod entry;
 pub mod file;
 pub mod search;
 pub mod text;
 
-use helmdeck_forge_files::files::Document;
+use helmdeck_forge_files::files::{Document, Entries};
 use helmdeck_forge_files::json::Members;
 use helmdeck_forge_files::layout::KNOWLEDGE;
 
-pub use compact::{Compacted, Folded, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, Proposal};
 pub use edit::{Added, Confirmed, Learning, Superseded, What};
-pub use export::Format;
+pub use entry::LearningEntry;
 pub use file::{
     Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Patterns, Successful, Trace,
 };
@@ -25,6 +23,7 @@ pub use text::id as id_of;
 
 impl Document for KnowledgeFile {
     const PATH: &'static str = KNOWLEDGE;
+    const ENTRIES: Option<Entries<Self>> = Some(entry::ENTRIES);
 
     fn skeleton() -> Self {
         Self {

@@ -64,11 +64,12 @@ pub const ISSUES: &str = "Active issues: ";
 pub const ENDING: &str = "Session ending";
 
 impl Log {
-    /// Says whether the start and the end of the session wrote every entry, and its agent none.
+    /// Says whether the session's start, checkpoints and end wrote every entry, and its agent none.
     pub fn is_automatic(&self) -> bool {
         let automatic = |entry: &ProgressEntry| {
-            !entry.checkpoint
-                && (entry.text == ENDING || [STARTED, ISSUES].iter().any(|begins| entry.text.starts_with(begins)))
+            entry.checkpoint
+                || entry.text == ENDING
+                || [STARTED, ISSUES].iter().any(|begins| entry.text.starts_with(begins))
         };
         self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(automatic)
     }

@@ -8,7 +8,7 @@ mod state;
 
 pub use fields::{CheckItem, Field, Fields, Value};
 pub use outbox::{MAX_WAITING, Operation, OperationKind, Outbox};
-pub use state::{Base, Conflict, Dropped, Failure, SyncState, base_path};
+pub use state::{Base, Conflict, Failure, SyncState, base_path};
 
 /// Failed attempts after which an operation counts as failed.
 pub const MAX_ATTEMPTS: u32 = 3;

@@ -14,7 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[serde(rename_all = "snake_case")]
 pub enum Category {
     /// An operation failed: a test, a program, a file that cannot be written.
-    Failed,
+    Failed = 1,
     /// The request is malformed.
     Usage,
     /// Not found.
@@ -37,34 +37,15 @@ pub enum Category {
 
 impl Category {
     /// Every category, in the order of the exit codes.
-    pub const ALL: [Self; 10] = [
-        Self::Failed,
-        Self::Usage,
-        Self::NotFound,
-        Self::Paused,
-        Self::Locked,
-        Self::Stale,
-        Self::Secret,
-        Self::Corrupt,
-        Self::Refused,
-        Self::Unknown,
-    ];
+    pub const ALL: [Self; 10] = {
+        use Category::*;
+        [Failed, Usage, NotFound, Paused, Locked, Stale, Secret, Corrupt, Refused, Unknown]
+    };
 
     /// Returns the exit code of a command that ends so.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
-        match self {
-            Self::Failed => 1,
-            Self::Usage => 2,
-            Self::NotFound => 3,
-            Self::Paused => 4,
-            Self::Locked => 5,
-            Self::Stale => 6,
-            Self::Secret => 7,
-            Self::Corrupt => 8,
-            Self::Refused => 9,
-            Self::Unknown => 10,
-        }
+        self as u8
     }
 }
 
@@ -154,14 +135,8 @@ impl From<&Error> for helmdeck_core::Error {
             Category::Corrupt => Code::Internal,
         };
         let mut message = format!("{} ({})", error.message, error.code);
-        if let Some(hint) = &error.hint {
-            message.push_str("; ");
-            message.push_str(hint);
-        }
-        if let Some(next) = &error.next {
-            message.push_str("; next, at a shell: ");
-            message.push_str(next);
-        }
+        message.extend(error.hint.iter().map(|hint| format!("; {hint}")));
+        message.extend(error.next.iter().map(|next| format!("; next, at a shell: {next}")));
         Self::new(code, message)
     }
 }
@@ -174,11 +149,7 @@ impl From<helmdeck_git::Error> for Error {
             helmdeck_git::Kind::NotFound => Category::NotFound,
             helmdeck_git::Kind::Refused => Category::Refused,
         };
-        let made = Self::new(category, error.code, error.message);
-        match error.hint {
-            Some(hint) => made.hint(hint),
-            None => made,
-        }
+        Self { hint: error.hint.map(shown), ..Self::new(category, error.code, error.message) }
     }
 }
 

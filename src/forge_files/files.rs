@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use helmdeck_core::{Clock, SystemClock};
-use parking_lot::RwLock;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -30,14 +29,14 @@ use rustix::io::Errno;
 pub use atomic::kill;
 pub use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, MAX_FILE, Unreadable, decode, text};
-pub use entries::{Entries, EntryWrite};
+pub use entries::{Entries, EntryFile, EntryPlace, Joined, StoredEntry, is_made};
 pub use folders::FolderEntry;
 pub use folders::part_of;
 pub use lock::Lock;
 #[cfg(any(test, feature = "testing"))]
 pub use lock::holds_local;
 pub use lock::{Guard, Holder, LOCK_WAIT};
-pub use lost::LOST;
+pub use lost::{LOST, back};
 pub use path::check_path;
 pub use quarantine::last_good;
 
@@ -98,7 +97,7 @@ type Tracks = dyn Fn(&str) -> Result<bool> + Send + Sync;
 pub struct Files {
     shared: Arc<Shared>,
     tracks: Option<Arc<Tracks>>,
-    entries: Option<Arc<dyn Entries>>,
+    makes_documents: bool,
     allowed: Vec<String>,
     reading: bool,
 }
@@ -117,7 +116,6 @@ struct Shared {
     local: Lock,
     common: Lock,
     rollback: Lock,
-    session: RwLock<Option<String>>,
 }
 
 impl Files {
@@ -129,8 +127,8 @@ impl Files {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
         let rollback = Lock::new(root, ROLLBACK_LOCK);
-        let shared = Shared { root: root.to_owned(), writer, max, local, common, rollback, session: RwLock::default() };
-        Self { shared: Arc::new(shared), tracks: None, entries: None, allowed: Vec::new(), reading: false }
+        let shared = Shared { root: root.to_owned(), writer, max, local, common, rollback };
+        Self { shared: Arc::new(shared), tracks: None, makes_documents: false, allowed: Vec::new(), reading: false }
     }
 
     /// Returns the root: no path leads out of it.
@@ -160,11 +158,6 @@ impl Files {
         let mut files = self.clone();
         files.allowed.push(rule.to_owned());
         files
-    }
-
-    /// Sets the session that holds the locks taken from now on. Waiting processes are shown it.
-    pub fn set_session(&self, session: Option<String>) {
-        *self.shared.session.write() = session;
     }
 
     /// Takes the lock of this work tree. It is reentrant for the thread that holds it.
@@ -202,7 +195,6 @@ impl Files {
     fn holder(&self) -> Holder {
         Holder {
             pid: std::process::id(),
-            session: self.shared.session.read().clone(),
             agent: secrets::shown(self.shared.writer.agent.clone()),
             since: self.now().seconds().to_string(),
         }
@@ -222,6 +214,9 @@ impl Files {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_at<D: Document>(&self, path: &str) -> Result<Option<Loaded<D>>> {
+        if let Some(entries) = entries::of::<D>(path) {
+            return self.load_entries(&entries);
+        }
         let Some(bytes) = self.read(path)? else { return Ok(None) };
         let (value, read_only) = decode::<D>(&bytes).map_err(|why| self.unreadable(path, &bytes, why))?;
         Ok(Some(Loaded { value, etag: etag(&bytes), read_only }))
@@ -264,6 +259,9 @@ impl Files {
         change: impl FnOnce(&mut D) -> Result<T>,
     ) -> Result<T> {
         self.check_writing(path)?;
+        if let Some(entries) = entries::of::<D>(path) {
+            return self.edit_entries(&entries, if_match, change);
+        }
         // git is asked before anybody waits for it.
         let was_there = self.was_there(path)?;
         let _guard = self.lock()?;
@@ -279,7 +277,7 @@ impl Files {
             None if was_there || self.has_good(path)? => return Err(lost::error(path)),
             None => D::skeleton(),
         };
-        self.check_match(path, if_match, bytes.as_deref())?;
+        self.check_match(path, if_match, bytes.as_deref().map(etag), || bytes.clone().unwrap_or_default())?;
         let invalid =
             |what: String| Error::new(Category::Usage, "E_INVALID", format!("{path} would be invalid: {what}"));
         let print = |value: &D| value.print().map_err(|error| invalid(error.to_string()));
@@ -311,9 +309,14 @@ impl Files {
         Ok(answer)
     }
 
-    fn check_match(&self, path: &str, if_match: Option<&str>, bytes: Option<&[u8]>) -> Result<()> {
+    fn check_match(
+        &self,
+        path: &str,
+        if_match: Option<&str>,
+        found: Option<String>,
+        bytes: impl FnOnce() -> Vec<u8>,
+    ) -> Result<()> {
         let Some(wanted) = if_match else { return Ok(()) };
-        let found = bytes.map(etag);
         if found.as_deref() == Some(wanted) {
             return Ok(());
         }
@@ -321,23 +324,18 @@ impl Files {
         let mut error = Error::new(Category::Stale, "E_STALE", format!("{path} is not {wanted} any more: {is}"))
             .hint("read it again, and decide anew");
         error.current = found.map(|etag| {
-            Box::new(Current { etag, text: String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned() })
+            let text = String::from_utf8_lossy(&bytes()).into_owned();
+            Box::new(Current { etag, text })
         });
         Err(error)
     }
 
-    /// Reads a whole file, or a document with its entries. `None` if it is absent.
+    /// Reads a whole file. `None` if it is absent.
     ///
     /// # Errors
-    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read;
-    /// `Corrupt` if the file of an entry is damaged.
+    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read.
     /// `Refused` for a path that leaves the root, `Failed` if it is not a regular file or cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.read_one(path)?.map(|main| self.joined(path, main)).transpose()
-    }
-
-    /// Reads a file without the entries that have files of their own.
-    fn read_one(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
         let no_file = || io(std::io::Error::other("it is no file"));
@@ -391,7 +389,9 @@ impl Files {
         atomic::create(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
-    fn put_one(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
+    /// Writes without a scan, under the lock the caller holds.
+    pub fn put(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
+        self.check_writing(path)?;
         let place = self.place(path)?;
         atomic::write(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }

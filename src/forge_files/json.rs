@@ -7,14 +7,15 @@ use std::ops::Range;
 
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum width of a list of plain values on one line, in characters.
 const WIDTH: usize = 80;
 
 /// Any JSON value; objects keep the order of their members.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(untagged)]
 pub enum Json {
     /// `null`.
     #[default]
@@ -202,26 +203,9 @@ fn compact(value: &Json) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-impl Serialize for Json {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => serializer.serialize_unit(),
-            Self::Bool(value) => serializer.serialize_bool(*value),
-            Self::Number(value) => value.serialize(serializer),
-            Self::String(value) => serializer.serialize_str(value),
-            Self::Array(items) => serializer.collect_seq(items),
-            Self::Object(members) => members.serialize(serializer),
-        }
-    }
-}
-
 impl Serialize for Members {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+        serializer.collect_map(&self.0)
     }
 }
 
@@ -236,14 +220,6 @@ impl<'de> Visitor<'de> for Any {
 
     fn visit_unit<E>(self) -> Result<Json, E> {
         Ok(Json::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        Json::deserialize(deserializer)
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
@@ -266,10 +242,6 @@ impl<'de> Visitor<'de> for Any {
         Ok(Json::String(value.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Json, E> {
-        Ok(Json::String(value))
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
         let mut all = Vec::new();
         while let Some(item) = items.next_element()? {
@@ -278,20 +250,16 @@ impl<'de> Visitor<'de> for Any {
         Ok(Json::Array(all))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Json, A::Error> {
-        collect(members).map(Json::Object)
-    }
-}
-
-fn collect<'de, A: MapAccess<'de>>(mut members: A) -> Result<Members, A::Error> {
-    let mut all = IndexMap::new();
-    while let Some((name, value)) = members.next_entry::<String, Json>()? {
-        if all.contains_key(&name) {
-            return Err(de::Error::custom(format!("duplicate member {name:?}")));
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
+        let mut all = IndexMap::new();
+        while let Some((name, value)) = members.next_entry::<String, Json>()? {
+            if all.contains_key(&name) {
+                return Err(de::Error::custom(format!("duplicate member {name:?}")));
+            }
+            all.insert(name, value);
         }
-        all.insert(name, value);
+        Ok(Json::Object(Members(all)))
     }
-    Ok(Members(all))
 }
 
 impl<'de> Deserialize<'de> for Json {
@@ -302,21 +270,10 @@ impl<'de> Deserialize<'de> for Json {
 
 impl<'de> Deserialize<'de> for Members {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Members, A::Error> {
-                collect(members)
-            }
+        match Json::deserialize(deserializer)? {
+            Json::Object(members) => Ok(members),
+            _ => Err(de::Error::custom("expected a JSON object")),
         }
-
-        deserializer.deserialize_map(Object)
     }
 }
 
@@ -343,8 +300,6 @@ any_schema!(Members, "Members", { "type": "object" });
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize as _;
-
     use super::*;
 
     #[derive(serde::Serialize, serde::Deserialize)]

@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 pub const FORGE: &str = ".forge";
 /// The settings.
 pub const CONFIG: &str = ".forge/config.toml";
-/// The knowledge.
+/// The knowledge as the RFC prints it: made from its entries.
 pub const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
-/// The features, and which of them work.
+/// The features as the RFC prints them: made from their entries.
 pub const FEATURES: &str = ".forge/memory/long-term/features.json";
-/// The knowledge with a file for each entry.
+/// The knowledge, a file for each entry.
 pub const KNOWLEDGE_ENTRIES: &str = ".forge/memory/long-term/knowledge";
-/// The features with a file for each entry.
+/// The features, a file for each.
 pub const FEATURES_ENTRIES: &str = ".forge/memory/long-term/features";
 /// How the system is built.
 pub const ARCHITECTURE: &str = ".forge/memory/long-term/architecture.md";
@@ -29,7 +29,7 @@ pub const SESSIONS: &str = ".forge/memory/short-term/sessions";
 /// The artifacts, in a folder for each kind.
 pub const ARTIFACTS: &str = ".forge/memory/artifacts";
 /// The index of the artifacts.
-pub const ARTIFACT_INDEX: &str = ".forge/memory/artifacts/index.jsonl";
+pub const ARTIFACT_INDEX: &str = ".forge/.local/artifacts.jsonl";
 /// The skills.
 pub const SKILLS: &str = ".forge/skills";
 /// The issues that are worked on.
@@ -76,8 +76,6 @@ pub const LAST_GOOD: &str = ".forge/.local/lastgood";
 pub const QUARANTINE: &str = ".forge/.local/quarantine";
 /// Which findings of the scanner for secrets were let through, and by whom.
 pub const EXCEPTIONS: &str = ".forge/.local/exceptions.jsonl";
-/// What a rollback hands over to the work tree that it makes: the focus.
-pub const HANDED_OVER: &str = ".forge/.local/handed_over.json";
 /// Why work is paused.
 pub const PAUSED: &str = ".forge/.local/paused.json";
 /// The colours of the past.
@@ -86,8 +84,6 @@ pub const HEALTH: &str = ".forge/.local/health.jsonl";
 pub const LIVING: &str = ".forge/.local/sessions.json";
 /// Sessions that ended in this work tree, with the steps of their end.
 pub const ENDED: &str = ".forge/.local/ended.json";
-/// The locks of sessions for which a process works.
-pub const SESSION_LOCKS: &str = ".forge/.local/sessions";
 
 /// Returns the path of a session's folder, by the folder's name.
 ///

@@ -9,11 +9,14 @@ use helmdeck_core::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A time in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A time in a file. The default is the beginning of 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub jiff::Timestamp);
 
 impl Time {
+    /// The time of what does not say when it was.
+    pub const UNKNOWN: Self = Self(jiff::Timestamp::UNIX_EPOCH);
+
     /// Reads RFC 3339.
     ///
     /// # Errors

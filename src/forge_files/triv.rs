@@ -27,7 +27,7 @@ pub const SCH_LEN: usize = 25;
 /// Characters of a CUID.
 pub const CUID_LEN: usize = 13;
 /// Number of characters of an SCH in a file name, as written.
-pub const SHORT_LEN: usize = 12;
+const SHORT_LEN: usize = 12;
 /// The fewest characters of an SCH in a file name.
 const SHORTEST: usize = 6;
 /// The longest slug that is written, in bytes; with the rest it is less than any file system's limit.
@@ -159,38 +159,24 @@ impl fmt::Display for Triv {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference(String);
 
-/// Result of resolving a [`Reference`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resolved<T> {
-    /// Nothing: it dangles. That is no error of the file that holds it.
-    Dangling,
-    /// One thing.
-    One(T),
-    /// The number of several things.
-    Ambiguous(usize),
-}
-
 impl Reference {
     /// Reads a reference.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let fits = || {
-            let (sch, rest) = text.strip_prefix("triv:")?.split_once('_')?;
-            let (cuid, uuid) = rest.split_once('_')?;
-            let id = uuid.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit() || byte.is_ascii_lowercase());
-            ((3..=SCH_LEN).contains(&sch.len())
-                && (3..=CUID_LEN).contains(&cuid.len())
-                && (3..=36).contains(&uuid.len())
-                && is_base36(sch)
-                && is_base36(cuid)
-                && id)
-                .then_some(())
-        };
-        match fits() {
-            Some(()) => Ok(Self(text.to_owned())),
-            None => Err(format!("{text:?} is no reference: triv:<3 to 25>_<3 to 13>_<3 to 36 characters>")),
+        let parts = text.strip_prefix("triv:").map(|names| names.splitn(3, '_').collect::<Vec<_>>());
+        let part = |text: &str, most: usize| (3..=most).contains(&text.len()) && is_base36(text);
+        match parts.as_deref() {
+            Some([sch, cuid, uuid])
+                if part(sch, SCH_LEN)
+                    && part(cuid, CUID_LEN)
+                    && (3..=36).contains(&uuid.len())
+                    && is_base36(&uuid.replace('-', "")) =>
+            {
+                Ok(Self(text.to_owned()))
+            }
+            _ => Err(format!("{text:?} is no reference: triv:<3 to 25>_<3 to 13>_<3 to 36 characters>")),
         }
     }
 
@@ -208,14 +194,10 @@ impl Reference {
         begins(&name.sch) && begins(&name.cuid) && begins(&name.uuid.hyphenated().to_string())
     }
 
-    /// Finds the item whose name it matches.
-    pub fn resolve<'a, T>(&self, all: impl IntoIterator<Item = &'a T>, name: impl Fn(&T) -> &Triv) -> Resolved<&'a T> {
-        let found: Vec<&T> = all.into_iter().filter(|one| self.matches(name(one))).collect();
-        match found.as_slice() {
-            [] => Resolved::Dangling,
-            [one] => Resolved::One(*one),
-            several => Resolved::Ambiguous(several.len()),
-        }
+    /// Says whether it matches the content of a name, wherever that was made.
+    #[must_use]
+    pub fn matches_content(&self, name: &Triv) -> bool {
+        self.0.trim_start_matches("triv:").split('_').next().is_some_and(|part| name.sch.starts_with(part))
     }
 }
 

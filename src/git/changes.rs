@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::oid::Oid;
 use crate::repository::Git;
+use crate::run::Output;
 
 /// The number of lines that a binary file counts for.
 pub const BINARY_LINES: u64 = 50;
@@ -44,21 +45,20 @@ impl Git {
     /// Returns the differences between a commit and the work tree, sorted by path.
     ///
     /// They include later commits, staged and unstaged changes, and untracked files that are not
-    /// ignored. The excluded folder is left out. A renamed file is two paths.
+    /// ignored. What is outside of the scope is left out, and so is the excluded folder. A renamed file is two paths.
     ///
     /// # Errors
     /// `E_GIT` if the commit does not exist.
     pub fn changes(&self, from: &Oid) -> Result<Vec<Change>> {
-        let mut changes = self.numstat(&[from.as_str()])?;
         // Staged changes that the work tree no longer has count too, and so do files that only the index lost.
-        for change in self.numstat(&["--cached", from.as_str()])? {
-            changes.entry(change.0).or_insert(change.1);
+        let mut changes = self.numstat(&["--cached", from.as_str()])?;
+        // git compares a commit with a part of the work tree in a time that is quadratic in the number of all files.
+        if !self.numstat(&[])?.is_empty() {
+            changes.extend(self.numstat(&[from.as_str()])?);
         }
-        let exclude = self.exclusion();
-        let exclude: Vec<&str> = exclude.iter().map(String::as_str).collect();
-        let args = ["ls-files", "-z", "--others", "--exclude-standard", "--", ":/"];
-        let output = self.read(&[&args[..], &exclude[..]].concat())?;
-        for path in output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+        let args = ["ls-files", "-z", "--others", "--exclude-standard", "--"];
+        let output = self.read_in_scope(&args)?;
+        for path in output.records() {
             let path = String::from_utf8_lossy(path).into_owned();
             let lines = lines(&self.root().join(&path));
             let (added, binary) = (lines.unwrap_or(0), lines.is_none());
@@ -67,45 +67,17 @@ impl Git {
         Ok(changes.into_values().collect())
     }
 
-    /// Returns the differences between a commit and the work tree in some paths.
-    ///
-    /// Paths are literal; a folder stands for everything below it.
-    ///
-    /// # Errors
-    /// `E_GIT` if the commit does not exist.
-    pub fn changes_of(&self, from: &Oid, paths: &[&str]) -> Result<Vec<Change>> {
-        let mut changes = BTreeMap::new();
-        let mut rest = paths;
-        while !rest.is_empty() {
-            // The system limits the arguments of a program, and `git diff` reads paths only from its arguments.
-            let mut bytes = 0;
-            let fit = rest.iter().take_while(|path| {
-                bytes += path.len() + 1;
-                bytes <= MOST_BYTES
-            });
-            let (some, others) = rest.split_at(fit.count().max(1));
-            let args = [&["--literal-pathspecs"], NUMSTAT, &[from.as_str(), "--"], some].concat();
-            changes.extend(parse(&self.read(&args)?.stdout));
-            rest = others;
-        }
-        Ok(changes.into_values().collect())
-    }
-
     fn numstat(&self, what: &[&str]) -> Result<BTreeMap<String, Change>> {
-        let exclude = self.exclusion();
-        let exclude: Vec<&str> = exclude.iter().map(String::as_str).collect();
-        let args = [NUMSTAT, what, &["--", ":/"], &exclude[..]].concat();
-        Ok(parse(&self.read(&args)?.stdout))
+        Ok(parse(&self.read_in_scope(&[NUMSTAT, what, &["--"]].concat())?.stdout))
     }
 
-    /// Returns the pathspec of the excluded folder.
-    fn exclusion(&self) -> Option<String> {
-        (!self.excluded().is_empty()).then(|| format!(":(exclude,top,literal){}", self.excluded()))
+    /// Runs git on the scope without the excluded folder. The arguments end with `--`.
+    pub(crate) fn read_in_scope(&self, args: &[&str]) -> Result<Output> {
+        let paths = self.scope_pathspecs();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        self.read(&[args, &paths].concat())
     }
 }
-
-/// Maximum number of bytes of paths that one git command gets.
-const MOST_BYTES: usize = 256 << 10;
 
 const NUMSTAT: &[&str] = &[
     "diff",
@@ -216,24 +188,5 @@ mod tests {
                 ("to", 3, 0, 3),
             ]
         );
-        assert_eq!(short(&git.changes_of(&from, &["changed", "staged", "to?"]).unwrap()).len(), 2);
-    }
-
-    #[test]
-    fn paths_beyond_the_argument_limit_are_split() {
-        let repository = Repository::new();
-        repository.write("a/first.txt", "one\n");
-        repository.write("z/last.txt", "one\n");
-        let first = repository.commit("first");
-        repository.write("a/first.txt", "two\n");
-        repository.write("z/last.txt", "two\n");
-        // Three megabytes; the limit for one program is two.
-        let mut paths: Vec<String> = (0..3_500).map(|n| format!("m/{n}/{}", "x".repeat(900))).collect();
-        paths.insert(0, "a".to_owned());
-        paths.push("z/last.txt".to_owned());
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let changes = repository.git().changes_of(&first, &paths).unwrap();
-        let found: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-        assert_eq!(found, ["a/first.txt", "z/last.txt"]);
     }
 }

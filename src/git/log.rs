@@ -73,19 +73,17 @@ impl Git {
     /// # Errors
     /// As [`Git::log`].
     pub fn log_with_messages(&self, range: &str, limit: usize) -> Result<Vec<(Commit, String)>> {
-        let limit = format!("--max-count={limit}");
-        let args = [
-            "log",
-            "-z",
-            FORMAT,
-            "--encoding=UTF-8",
-            "--no-mailmap",
-            "--no-notes",
-            &limit,
-            "--end-of-options",
-            range,
-            "--",
-        ];
+        self.log_of(&[&format!("--max-count={limit}")], range, &[])
+    }
+
+    /// Returns the commits of a range that options of `git log` choose, with their verbatim messages. With paths, those
+    /// that change one of them.
+    ///
+    /// # Errors
+    /// As [`Git::log`].
+    pub fn log_of(&self, options: &[&str], range: &str, paths: &[&str]) -> Result<Vec<(Commit, String)>> {
+        let fixed = ["log", "-z", FORMAT, "--encoding=UTF-8", "--no-mailmap", "--no-notes"];
+        let args = [&fixed[..], options, &["--end-of-options", range, "--"], paths].concat();
         let output = self.run(&args, &Run::default())?;
         if !output.ok() {
             // The only failure that is not the caller's is `HEAD` of a repository without commits.

@@ -58,8 +58,7 @@ impl Git {
             // An unknown name has the same exit code, with a message.
             Some(1) if output.stderr.is_empty() => {
                 // First the tree, then each path with a conflict.
-                let paths = output.stdout.split(|byte| *byte == 0).skip(1).filter(|path| !path.is_empty());
-                Merged::WithConflicts(paths.map(<[u8]>::to_vec).collect())
+                Merged::WithConflicts(output.records().skip(1).map(<[u8]>::to_vec).collect())
             }
             _ => Merged::Unknown,
         })

@@ -61,14 +61,6 @@ impl Git {
         self.blob(&format!("{commit}:{path}"))
     }
 
-    /// Returns a file of a tree; `None` if the tree does not have it.
-    ///
-    /// # Errors
-    /// As [`Git::run`].
-    pub fn file_of_tree(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
-        self.blob(&format!("{tree}:{path}"))
-    }
-
     /// Returns a blob by any name of it; `None` if it does not exist.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! A repository with a work tree: its folders, what is checked out, and the relation of its commits.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
@@ -27,12 +28,13 @@ pub struct Git {
     common_dir: PathBuf,
     environment: Vec<(String, OsString)>,
     timeout: Duration,
-    longest: Option<Duration>,
     excluded: String,
     trailer_prefix: &'static str,
     agent: (&'static str, &'static str),
     /// The number of bytes of an object id, once it is known.
     pub(crate) hash_bytes: OnceLock<usize>,
+    /// The code trees of commits and trees, once they are known.
+    pub(crate) code_trees: Arc<Mutex<HashMap<Oid, String>>>,
 }
 
 /// An operation in progress.
@@ -83,7 +85,7 @@ impl Git {
             return Ok(None);
         }
         let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
-        let output = run::run(&start, &[], (TIMEOUT, None), &args, &Run::default())?;
+        let output = run::run(&start, &[], TIMEOUT, &args, &Run::default())?;
         // A path need not be text.
         let mut lines = output.stdout.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
         match (lines.next(), lines.next(), lines.next(), lines.next()) {
@@ -98,11 +100,11 @@ impl Git {
                         .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
                     environment: Vec::new(),
                     timeout: TIMEOUT,
-                    longest: None,
                     excluded: String::new(),
                     trailer_prefix: "",
                     agent: ("helmdeck", "helmdeck@localhost"),
                     hash_bytes: OnceLock::new(),
+                    code_trees: Arc::default(),
                 }))
             }
             (Some(inside), ..) if inside == "false" => {
@@ -128,17 +130,13 @@ impl Git {
         self
     }
 
-    /// Limits the time of every run, whatever its own limit is: for a process that must end soon.
-    #[must_use]
-    pub fn hurried(mut self, longest: Duration) -> Self {
-        self.longest = Some(longest);
-        self
-    }
-
     /// Excludes a folder below the root of the work tree: its files are not code.
+    ///
+    /// The folder around it is the scope: statuses, changes, patches and code trees are about nothing else.
     #[must_use]
     pub fn excluding(mut self, folder: impl Into<String>) -> Self {
         self.excluded = folder.into();
+        self.code_trees = Arc::default();
         self
     }
 
@@ -146,6 +144,20 @@ impl Git {
     #[must_use]
     pub fn excluded(&self) -> &str {
         &self.excluded
+    }
+
+    /// Returns the scope: the folder around the excluded one, below the root of the work tree; empty for all of it.
+    #[must_use]
+    pub fn scope(&self) -> &str {
+        self.excluded.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+
+    /// Returns the pathspecs of the scope.
+    #[must_use]
+    pub fn scope_pathspecs(&self) -> Vec<String> {
+        let scope = if self.scope().is_empty() { ":/".to_owned() } else { format!(":(top,literal){}", self.scope()) };
+        let excluded = (!self.excluded.is_empty()).then(|| format!(":(exclude,top,literal){}", self.excluded));
+        std::iter::once(scope).chain(excluded).collect()
     }
 
     /// Reads trailers with this prefix in any paragraph of a message.
@@ -202,7 +214,7 @@ impl Git {
     /// # Errors
     /// `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`; `E_GIT` if it cannot be started.
     pub fn run(&self, args: &[&str], options: &Run) -> Result<Output> {
-        run::run(&self.root, &self.environment, (self.timeout, self.longest), args, options)
+        run::run(&self.root, &self.environment, self.timeout, args, options)
     }
 
     /// Runs git. Any exit code but 0 is an error.
@@ -301,6 +313,15 @@ impl Git {
     /// As [`Git::run`].
     pub fn is_ancestor(&self, a: &Oid, b: &Oid) -> Result<bool> {
         Ok(self.run(&["merge-base", "--is-ancestor", a.as_str(), b.as_str()], &Run::default())?.ok())
+    }
+
+    /// Returns the best common ancestor of two commits; `None` if they have none.
+    ///
+    /// # Errors
+    /// As [`Git::run`].
+    pub fn merge_base(&self, a: &Oid, b: &Oid) -> Result<Option<Oid>> {
+        let output = self.run(&["merge-base", a.as_str(), b.as_str()], &Run::default())?;
+        Ok(Oid::parse(&output.text()))
     }
 
     /// Returns the number of commits that only `a` has, and that only `b` has: ahead and behind.

@@ -175,6 +175,11 @@ impl Output {
         self.status == Some(0)
     }
 
+    /// Returns the parts of the output between NUL bytes, without empty ones.
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        self.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty())
+    }
+
     /// Returns the output as text, without white space at the end.
     #[must_use]
     pub fn text(&self) -> String {
@@ -186,7 +191,7 @@ impl Output {
 pub(crate) fn run(
     root: &Path,
     environment: &[(String, OsString)],
-    (usual, longest): (Duration, Option<Duration>),
+    usual: Duration,
     args: &[&str],
     run: &Run,
 ) -> Result<Output> {
@@ -217,8 +222,7 @@ pub(crate) fn run(
         }
         None => Target::Separate { stdout: Capture::all(run.max_output), stderr },
     };
-    let limit = run.timeout.unwrap_or(usual);
-    let timeout = longest.map_or(limit, |longest| limit.min(longest));
+    let timeout = run.timeout.unwrap_or(usual);
     let options =
         Options { stdin: &run.stdin, output, timeout, kill_leftovers: false, running: None, tick: Duration::MAX };
     let ended = blocking::run(&mut command, options, &mut || ());

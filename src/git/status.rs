@@ -96,7 +96,7 @@ impl Status {
 }
 
 impl Git {
-    /// Returns the status. Nothing is written; the index is not refreshed either.
+    /// Returns the status of the scope. Nothing is written; the index is not refreshed either.
     ///
     /// Ignored files are left out. Each untracked file is listed. A nested repository is listed as a
     /// folder with a `/` at the end.
@@ -104,7 +104,7 @@ impl Git {
     /// # Errors
     /// As [`Git::succeed`].
     pub fn status(&self) -> Result<Status> {
-        let output = self.read(&[
+        let fixed = [
             "status",
             "--porcelain=v2",
             "-z",
@@ -112,8 +112,10 @@ impl Git {
             "--untracked-files=all",
             "--no-renames",
             "--ignore-submodules=none",
-        ])?;
-        Ok(parse(&output.stdout))
+            "--",
+        ];
+        let scope = self.scope_pathspecs().swap_remove(0);
+        Ok(parse(&self.read(&[&fixed[..], &[&scope]].concat())?.stdout))
     }
 }
 

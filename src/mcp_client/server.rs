@@ -94,6 +94,8 @@ pub struct Server {
     /// Calls that wait for a connection, which is not idle then.
     waiting: AtomicUsize,
     failures: Mutex<Failures>,
+    /// Why its last start failed; kept while it is started again.
+    failure: Mutex<Option<Error>>,
     listing: Mutex<Option<Arc<Listing>>>,
     /// How much is known of its tools.
     known: watch::Sender<Discovery>,
@@ -116,6 +118,7 @@ impl Server {
             state: Mutex::new(Lifecycle::Down),
             waiting: AtomicUsize::new(0),
             failures: Mutex::default(),
+            failure: Mutex::default(),
             listing: Mutex::new(remembered),
             known: watch::Sender::new(known),
             changed: Mutex::default(),
@@ -137,6 +140,11 @@ impl Server {
     /// Returns its latest list, of this process or an earlier one; `None` if it never answered.
     pub fn listing(&self) -> Option<Arc<Listing>> {
         self.listing.lock().clone()
+    }
+
+    /// Returns why its last start failed, also while it is started again; `None` if it did not fail.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.lock().clone()
     }
 
     /// Returns how much is known of its tools.
@@ -340,6 +348,7 @@ impl Server {
                     "an MCP server is up"
                 );
                 self.metrics.up.set(1);
+                *self.failure.lock() = None;
                 // Callers that wait for the connection use the new registry.
                 self.learn(listing).await;
                 *self.state.lock() = Lifecycle::Up(Arc::clone(&connection));
@@ -352,6 +361,7 @@ impl Server {
                     _ => self.failures.lock().start_failed(),
                 };
                 tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
+                *self.failure.lock() = Some(error.clone());
                 *self.state.lock() = Lifecycle::Failed { until: Instant::now() + wait, error: error.clone() };
                 if self.known() == Discovery::Nothing {
                     // The registry learns the reason before the waiting callers continue.

@@ -120,12 +120,12 @@ impl Servers {
             return Fitted::none(&manifest, server);
         };
         let Some(listing) = found.listing() else {
-            return match found.state() {
-                ("failed", Some(error)) => {
+            return match found.failure() {
+                Some(error) => {
                     let why = ManifestError { file: manifest.file, line: None, message: error.message().to_owned() };
                     Fitted::Failed(manifest.name, why)
                 }
-                _ => Fitted::Pending(manifest.name),
+                None => Fitted::Pending(manifest.name),
             };
         };
         // A manifest that does not match an old list may match the current one.
@@ -158,7 +158,7 @@ impl Servers {
     pub fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
         let mut packs = Vec::new();
         for server in self.all() {
-            match (server.listing(), server.state()) {
+            match (server.listing(), server.failure()) {
                 (Some(listing), _) => {
                     packs.extend(listing::import(&server.config, &listing).into_iter().map(|(name, pack)| {
                         let (manifest, digest) = match pack {
@@ -173,11 +173,11 @@ impl Servers {
                         (name, Ok((manifest, handler, digest)))
                     }))
                 }
-                (None, ("failed", Some(error))) => {
+                (None, Some(error)) => {
                     let (file, message) = (listing::place(server.name()), error.message().to_owned());
                     packs.push((None, Err(ManifestError { file, line: None, message })));
                 }
-                (None, _) => {}
+                (None, None) => {}
             }
         }
         packs

@@ -9,15 +9,26 @@ use crate::entry::Namespace;
 use crate::keyring::KeyRing;
 
 /// Limit of the text of a position, in bytes.
-const MAX_BYTES: usize = 400;
+const MAX_BYTES: usize = 512;
 /// Limit of the transactions of a position.
 const MAX_TRANSACTIONS: usize = 16;
 /// Version of the text.
-const VERSION: &str = "p2";
+const VERSION: &str = "p3";
 /// Purpose of the key of the MACs.
 const PURPOSE: &str = "delete position";
 /// Size of a MAC in bytes.
 const MAC_BYTES: usize = 16;
+
+/// Run of a database server, from its start to its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ServerRun {
+    /// Identifier of the system, which a standby shares with its primary; any 64 bits.
+    pub(crate) system: i64,
+    /// Timeline: a standby that is promoted begins a new one.
+    pub(crate) timeline: i64,
+    /// When the server started, in Unix microseconds by its own clock.
+    pub(crate) started: i64,
+}
 
 /// Position in the deletes of a store.
 ///
@@ -26,8 +37,8 @@ const MAC_BYTES: usize = 16;
 /// that no server has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletePosition {
-    /// Which database server it was, and of two which came later: another one may count other transactions.
-    pub(crate) server: i64,
+    /// Which database server it was: another one may count other transactions.
+    pub(crate) server: ServerRun,
     /// The transactions.
     pub(crate) transactions: Vec<i64>,
     /// MAC of the rest.
@@ -36,7 +47,7 @@ pub struct DeletePosition {
 
 impl DeletePosition {
     /// Makes a position; `None` if there are too many transactions to name.
-    pub(crate) fn new(server: i64, transactions: Vec<i64>) -> Option<Self> {
+    pub(crate) fn new(server: ServerRun, transactions: Vec<i64>) -> Option<Self> {
         (transactions.len() <= MAX_TRANSACTIONS).then_some(Self { server, transactions, mac: [0; MAC_BYTES] })
     }
 
@@ -60,7 +71,8 @@ impl DeletePosition {
     /// Returns the text without the MAC.
     fn named(&self) -> String {
         let transactions: String = self.transactions.iter().map(|transaction| format!("-{transaction}")).collect();
-        format!("{VERSION}-{}{transactions}", self.server)
+        let ServerRun { system, timeline, started } = self.server;
+        format!("{VERSION}-{}-{timeline}-{started}{transactions}", system.cast_unsigned())
     }
 }
 
@@ -77,7 +89,7 @@ pub enum BadPosition {
     #[error("it is longer than {MAX_BYTES} bytes")]
     TooLong,
     /// No server made it.
-    #[error("no server of this version made it; send the value of Helmdeck-Position as it is")]
+    #[error("no server made it; send the value of Helmdeck-Position as it is")]
     Malformed,
 }
 
@@ -91,19 +103,28 @@ impl FromStr for DeletePosition {
         let (text, mac) = text.rsplit_once('-').ok_or(BadPosition::Malformed)?;
         let mac = unhex(mac).ok_or(BadPosition::Malformed)?;
         let mut parts = text.split('-');
-        if parts.next() != Some(VERSION) {
-            return Err(BadPosition::Malformed);
+        let version = parts.next().unwrap_or_default();
+        if version != VERSION {
+            // One of another version cannot be read. Its MAC is not that of an empty position, so it is not genuine.
+            let is_other =
+                version.strip_prefix('p').is_some_and(|number| !number.is_empty() && digits(number).is_some());
+            let unread = Self { server: ServerRun::default(), transactions: Vec::new(), mac };
+            return is_other.then_some(unread).ok_or(BadPosition::Malformed);
         }
-        let number = |part: &str| {
-            // `parse` would accept a sign.
-            let digits = part.bytes().all(|byte| byte.is_ascii_digit());
-            part.parse::<i64>().ok().filter(|_| digits).ok_or(BadPosition::Malformed)
-        };
-        let server = number(parts.next().unwrap_or_default())?;
+        let number = |part| digits(part).and_then(|part| part.parse::<i64>().ok()).ok_or(BadPosition::Malformed);
+        let mut next = || parts.next().unwrap_or_default();
+        let system = digits(next()).and_then(|system| system.parse::<u64>().ok()).ok_or(BadPosition::Malformed)?;
+        let (timeline, started) = (number(next())?, number(next())?);
+        let server = ServerRun { system: system.cast_signed(), timeline, started };
         let transactions = parts.map(number).collect::<Result<Vec<i64>, BadPosition>>()?;
         let position = Self::new(server, transactions).ok_or(BadPosition::Malformed)?;
         Ok(Self { mac, ..position })
     }
+}
+
+/// Returns a text without a sign, which `parse` would accept.
+fn digits(text: &str) -> Option<&str> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)
 }
 
 fn unhex(text: &str) -> Option<[u8; MAC_BYTES]> {
@@ -130,15 +151,21 @@ mod tests {
     #[test]
     fn text_of_a_position_reads_back() {
         for transactions in [vec![], vec![7], vec![i64::MAX; MAX_TRANSACTIONS]] {
-            let position = DeletePosition::new(1_700_000_000_000_000, transactions).unwrap();
-            assert_eq!(position.to_string().parse(), Ok(position));
+            let server = ServerRun { system: -5, timeline: 3, started: 1_700_000_000_000_000 };
+            let position = DeletePosition::new(server, transactions).unwrap();
+            let text = position.to_string();
+            assert!(
+                text.starts_with("p3-18446744073709551611-3-1700000000000000-") && text.len() <= MAX_BYTES,
+                "{text}"
+            );
+            assert_eq!(text.parse(), Ok(position));
         }
     }
 
     #[test]
     fn only_the_key_of_the_servers_makes_a_position() {
         let ring = |digit: &str| KeyRing::parse(("key", &digit.repeat(64)), None).unwrap();
-        let position = DeletePosition::new(5, vec![7, 8]).unwrap();
+        let position = DeletePosition::new(ServerRun::default(), vec![7, 8]).unwrap();
         assert!(!position.is_genuine(&ring("a")), "it is not signed");
         let signed = position.signed(&ring("a"));
         assert!(signed.is_genuine(&ring("a")) && !signed.is_genuine(&ring("b")));
@@ -149,22 +176,44 @@ mod tests {
             let altered = String::from_utf8(altered).unwrap().parse::<DeletePosition>();
             assert!(altered.is_err() || !altered.unwrap().is_genuine(&ring("a")), "byte {at}");
         }
-        assert_eq!(DeletePosition::new(1, vec![1; MAX_TRANSACTIONS + 1]), None);
+        assert_eq!(DeletePosition::new(ServerRun::default(), vec![1; MAX_TRANSACTIONS + 1]), None);
+    }
+
+    #[test]
+    fn position_of_another_version_is_read_and_not_genuine() {
+        let ring = KeyRing::parse(("key", &"a".repeat(64)), None).unwrap();
+        let other = "p2-5-7-00112233445566778899aabbccddeeff".parse::<DeletePosition>().unwrap();
+        assert!(!other.is_genuine(&ring));
     }
 
     #[test]
     fn other_texts_are_refused() {
-        for text in
-            ["", "p2", "p2-", "p2-x", "p1-1-1", "p2-1--1", "p2-+1", "p2-1-", "p2-9223372036854775808", "p2-1-1 "]
-        {
+        for text in [
+            "",
+            "p3",
+            "p3-",
+            "p3-1-1",
+            "p3-x-1-1",
+            "p3-1-x-1",
+            "p3-1-1-x",
+            "q2-1-1-1-1",
+            "p-1-1-1-1",
+            "p3-1-1-1--1",
+            "p3-1-1-+1",
+            "p3-+1-1-1",
+            "p3-1-1-1-",
+            "p3-18446744073709551616-1-1",
+            "p3-1-1-9223372036854775808",
+            "p3-1-1-1-1 ",
+        ] {
             assert_eq!(text.parse::<DeletePosition>(), Err(BadPosition::Malformed), "{text}");
             let with_mac = format!("{text}-{}", "0".repeat(32));
             assert_eq!(with_mac.parse::<DeletePosition>(), Err(BadPosition::Malformed), "{with_mac}");
         }
         for mac in ["0".repeat(31), "0".repeat(33), "A".repeat(32), format!("+{}", "0".repeat(31))] {
-            assert_eq!(format!("p2-1-{mac}").parse::<DeletePosition>(), Err(BadPosition::Malformed), "{mac}");
+            assert_eq!(format!("p3-1-1-1-{mac}").parse::<DeletePosition>(), Err(BadPosition::Malformed), "{mac}");
         }
-        let many = format!("p2-1{}-{}", "-1".repeat(17), "0".repeat(32));
+        let many = format!("p3-1-1-1{}-{}", "-1".repeat(17), "0".repeat(32));
         assert_eq!(many.parse::<DeletePosition>(), Err(BadPosition::Malformed));
         assert_eq!("p1-1".repeat(200).parse::<DeletePosition>(), Err(BadPosition::TooLong));
     }

@@ -88,6 +88,8 @@ pub trait ReadStore: Send + Sync + 'static {
 
     /// Reads the deletes by other processes up to a position, unless that was done.
     ///
+    /// A position that was not signed with a key of this store stands for the moment of the call.
+    ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn catch_up(&self, _position: &DeletePosition) -> Result<CaughtUp> {

@@ -25,7 +25,7 @@ const MOST_COMPARED: usize = 2_000;
 /// The largest note that is compared, in bytes.
 const COMPARED: u64 = 64 << 10;
 /// Path of the learned knowledge in a project without a vault, from its root.
-const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
+const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge";
 
 /// A note that could be saved: the caller's members, and its target.
 ///

@@ -22,8 +22,8 @@ pub struct Operator {
     pub vault: Option<Book>,
     /// The keys of the memory store, for its rotation.
     pub keyring: Option<Arc<KeyRing>>,
-    /// Every setting by name, as `{value, origin}`, without secrets.
-    pub settings: Arc<Value>,
+    /// Returns every setting by name, as `{value, origin}`, without secrets.
+    pub settings: Option<Arc<dyn Fn() -> Value + Send + Sync>>,
     /// Version of the program.
     pub version: &'static str,
     /// Whether the server accepts API tokens.

@@ -31,6 +31,10 @@ pub struct McpConfig {
     pub keep_alive: Duration,
     /// Page size of lists: tools or resources per page; 200 by default.
     pub page_size: usize,
+    /// Families of packs of which every pack is listed as a tool; none by default.
+    ///
+    /// A large family, such as `forge`, lists a few of its packs otherwise. All can be called.
+    pub families: Vec<String>,
 }
 
 /// Which server can continue an MCP session.
@@ -56,6 +60,7 @@ impl Default for McpConfig {
             session_idle: Duration::from_secs(30 * 60),
             keep_alive: Duration::from_secs(15),
             page_size: 200,
+            families: Vec::new(),
         }
     }
 }

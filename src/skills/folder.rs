@@ -1,77 +1,26 @@
 //! Metadata of the skills in `.forge/skills/`.
 //!
-//! Instructions are not opened; the metadata of their files is enough.
+//! Of a `SKILL.md` the front matter is read; of other instructions the size is enough.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{ErrorKind, Read as _};
-use std::num::NonZero;
 use std::path::Path;
-use std::thread::{self, available_parallelism};
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::chain::{Chains, circles};
-use crate::manifest::{self, Dependencies, LARGEST, Problem, Triggers};
+use crate::manifest::{self, INSTRUCTIONS, LARGEST, SKILL_MD, SKILL_TOML};
+use crate::skill::{Dependencies, Problem, Skill, estimate, is_name};
 use helmdeck_forge_files::error::{Error, Result};
 use helmdeck_forge_files::layout;
 
 /// Advised limit for the metadata of a skill, in tokens.
 const METADATA: u64 = 100;
 /// Size of instructions, in tokens, above which there is a warning.
-pub(crate) const MANY: u64 = 5_000;
+const MANY: u64 = 5_000;
 /// Limit for the size of instructions, in tokens.
-pub const TOO_MANY: u64 = 20_000;
+pub const MAX_INSTRUCTIONS: u64 = 20_000;
 /// Maximum number of skills of a project.
 const SKILLS: usize = 10_000;
-/// Maximum number of threads that read skills.
-const THREADS: usize = 4;
-/// Number of skills per thread.
-const WORTH: usize = 200;
-
-/// Metadata of a skill, known without reading its instructions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Skill {
-    /// The name: that of the folder.
-    pub name: String,
-    /// What it does and when to use it.
-    pub description: String,
-    /// The version.
-    pub version: String,
-    /// When it fires.
-    pub triggers: Triggers,
-    /// Its resources: a path below its folder for each name.
-    pub resources: BTreeMap<String, String>,
-    /// The skills that it is chained to.
-    #[serde(default, skip_serializing_if = "Dependencies::is_empty")]
-    pub dependencies: Dependencies,
-    /// How much there is to read.
-    pub tokens: Tokens,
-    /// Whether it can be used.
-    pub valid: bool,
-    /// Why it cannot.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<Problem>,
-    /// Harmless problems.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Problem>,
-}
-
-/// How much there is to read. These are estimates: a token for every four bytes, rounded up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Tokens {
-    /// Name, description and triggers.
-    pub metadata: u64,
-    /// The instructions.
-    pub instructions: u64,
-}
-
-/// Estimates the tokens of a text from its size in bytes.
-#[must_use]
-pub const fn estimate(bytes: u64) -> u64 {
-    bytes.div_ceil(4)
-}
 
 /// Returns the skills of a project by name, invalid ones too. Without a folder there is none.
 ///
@@ -96,105 +45,132 @@ pub fn scan(root: &Path) -> Result<Vec<Skill>> {
             return Err(Error::refused(format!("{} holds more than {SKILLS} skills", folder.display())));
         }
     }
-    let mut skills = look_at_all(&folder, &names.into_iter().collect::<Vec<_>>());
+    let look = |(name, is_folder): (String, bool)| look(&folder.join(&name), &name, is_folder);
+    let mut skills: Vec<Skill> = names.into_iter().map(look).collect();
     link(&mut skills);
     Ok(skills)
 }
 
-/// Looks at skills, each a name and whether it is a folder; at many with several threads.
-fn look_at_all(folder: &Path, names: &[(String, bool)]) -> Vec<Skill> {
-    let some = |names: &[(String, bool)]| -> Vec<Skill> {
-        names.iter().map(|(name, is_folder)| look(&folder.join(name), name.clone(), *is_folder)).collect()
-    };
-    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS).min(names.len() / WORTH + 1);
-    if threads == 1 {
-        return some(names);
-    }
-    let (own, rest) = names.split_at(names.len() / threads);
-    thread::scope(|scope| {
-        let others: Vec<_> = rest
-            .chunks(rest.len().div_ceil(threads - 1))
-            .map(|names| (names, scope.spawn(move || some(names))))
-            .collect();
-        let mut all = some(own);
-        for (names, other) in others {
-            all.extend(other.join().unwrap_or_else(|_| some(names)));
-        }
-        all
-    })
-}
-
 /// Reads the metadata of one skill.
-fn look(folder: &Path, name: String, is_folder: bool) -> Skill {
-    let mut skill = Skill {
-        name,
-        description: String::new(),
-        version: String::new(),
-        triggers: Triggers::default(),
-        resources: BTreeMap::new(),
-        dependencies: Dependencies::default(),
-        tokens: Tokens::default(),
-        valid: false,
-        errors: Vec::new(),
-        warnings: Vec::new(),
-    };
+fn look(folder: &Path, name: &str, is_folder: bool) -> Skill {
+    let mut skill = Skill::named(name);
     if !is_folder {
-        skill
-            .errors
-            .push(Problem::new("link", "the folder of a skill is a link; a skill lies in the repository itself"));
+        skill.error("link", "the folder of a skill is a link; a skill lies in the repository itself");
         return skill;
     }
-    if !manifest::is_name(&skill.name) {
-        let message = format!("the folder {:?} is no name of a skill: use a-z, 0-9 and single hyphens", skill.name);
-        skill.errors.push(Problem::new("name", message));
+    if !is_name(name) {
+        skill.error("name", format!("the folder {name:?} is no name of a skill: use a-z, 0-9 and single hyphens"));
     }
-    let text = match text_of(&folder.join("skill.toml")) {
-        Ok(text) => text,
-        Err(problem) => {
-            skill.errors.push(problem);
-            return skill;
-        }
-    };
-    let read = manifest::read(&text);
-    skill.errors.extend(read.errors);
-    skill.warnings = read.warnings;
-    let own = read.manifest;
-    if !own.name.is_empty() && own.name != skill.name {
-        let message = format!("it calls itself {:?}, but its folder is {:?}", own.name, skill.name);
-        skill.errors.push(Problem::new("name", message));
+    if let Err(problem) = manifest_of(folder, &mut skill) {
+        skill.errors.push(problem);
+        return skill;
     }
-    let words = own.triggers.keywords.iter().chain(&own.triggers.file_patterns).chain(&own.triggers.linear_labels);
-    let bytes = words.map(String::len).sum::<usize>() + skill.name.len() + own.description.len();
+    let words =
+        skill.triggers.keywords.iter().chain(&skill.triggers.file_patterns).chain(&skill.triggers.linear_labels);
+    let bytes = words.map(String::len).sum::<usize>() + name.len() + skill.description.len();
     skill.tokens.metadata = estimate(bytes as u64);
     if skill.tokens.metadata > METADATA {
         let message = format!("about {} tokens of metadata; aim at {METADATA}", skill.tokens.metadata);
-        skill.warnings.push(Problem::new("metadata_budget", message));
-    }
-    for (what, path) in &own.resources {
-        if what == "instructions" {
-            match instructions(folder, path) {
-                Ok(tokens) => skill.tokens.instructions = tokens,
-                Err(problem) => skill.errors.push(problem),
-            }
-        } else if let Err(problem) = inside(folder, path) {
-            skill.warnings.push(Problem { message: format!("`{what}`: {}", problem.message), ..problem });
-        }
+        skill.warn("metadata_budget", message);
     }
     let tokens = skill.tokens.instructions;
-    if tokens > TOO_MANY {
-        let message = format!("about {tokens} tokens of instructions; more than {TOO_MANY} are not shown");
-        skill.errors.push(Problem::new("instructions_too_large", message));
+    if tokens > MAX_INSTRUCTIONS {
+        let message = format!("about {tokens} tokens of instructions; more than {MAX_INSTRUCTIONS} are not shown");
+        skill.error("instructions_too_large", message);
     } else if tokens > MANY {
         let message = format!("about {tokens} tokens of instructions; aim at less than {MANY}");
-        skill.warnings.push(Problem::new("instructions_large", message));
+        skill.warn("instructions_large", message);
     }
-    skill.description = own.description;
-    skill.version = own.version;
-    skill.triggers = own.triggers;
-    skill.resources = own.resources;
-    skill.dependencies = own.dependencies;
-    skill.valid = skill.errors.is_empty();
     skill
+}
+
+/// Reads the manifest, `SKILL.md` before `skill.toml`, and looks at the files that it names.
+fn manifest_of(folder: &Path, skill: &mut Skill) -> Result<(), Problem> {
+    if let Some(file) = Head::of(folder, SKILL_MD)? {
+        skill.path = format!("{}/{SKILL_MD}", skill.path);
+        if folder.join(SKILL_TOML).exists() {
+            skill.warn("two_manifests", format!("{SKILL_TOML} beside it is not read"));
+        }
+        let (front, body) = manifest::front_matter(&file.bytes)?;
+        manifest::read_md(front, skill);
+        let is_blank = file.bytes.get(body..).unwrap_or_default().trim_ascii().is_empty();
+        return set_instructions(skill, SKILL_MD, if is_blank { 0 } else { file.length.saturating_sub(body as u64) });
+    }
+    let Some(file) = Head::of(folder, SKILL_TOML)? else {
+        return Err(Problem::new("manifest", format!("there is no {SKILL_MD} and no {SKILL_TOML}")));
+    };
+    skill.path = format!("{}/{SKILL_TOML}", skill.path);
+    if file.bytes.len() > LARGEST {
+        return Err(Problem::new("too_large", format!("{SKILL_TOML} is larger than {LARGEST} bytes")));
+    }
+    let text = String::from_utf8(file.bytes)
+        .map_err(|_| Problem::new("not_text", format!("{SKILL_TOML} is no UTF-8 text")))?;
+    manifest::read_toml(&text, skill);
+    for (name, path) in skill.resources.clone() {
+        match inside(folder, &path) {
+            Ok(_) if name != INSTRUCTIONS => {}
+            Ok(found) if found.is_file() => set_instructions(skill, &path, found.len())?,
+            Ok(_) => skill.error("instructions", format!("{path} is no file")),
+            Err(problem) if name == INSTRUCTIONS || problem.code == "outside" => skill.errors.push(problem),
+            Err(problem) => skill.warn(&problem.code, format!("`{name}`: {}", problem.message)),
+        }
+    }
+    Ok(())
+}
+
+fn set_instructions(skill: &mut Skill, path: &str, bytes: u64) -> Result<(), Problem> {
+    skill.tokens.instructions = estimate(bytes);
+    if bytes == 0 {
+        return Err(Problem::new("instructions", format!("{path} has no instructions")));
+    }
+    Ok(())
+}
+
+/// Beginning of a file, and its length.
+struct Head {
+    bytes: Vec<u8>,
+    length: u64,
+}
+
+impl Head {
+    /// Reads so much of a file as a manifest may have, and one byte more. Nothing if there is no such file.
+    fn of(folder: &Path, name: &str) -> Result<Option<Self>, Problem> {
+        let path = folder.join(name);
+        let broken = |error: std::io::Error| Problem::new("manifest", format!("{name}: {error}"));
+        let length = match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => found.len(),
+            Ok(_) => return Err(Problem::new("manifest", format!("{name} is no file"))),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(broken(error)),
+        };
+        let most = LARGEST as u64 + 1;
+        let mut bytes = Vec::with_capacity(usize::try_from(length.min(most)).unwrap_or(0) + 1);
+        File::open(&path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(broken)?;
+        Ok(Some(Self { bytes, length }))
+    }
+}
+
+/// Looks at a file or folder that must lie inside a skill.
+fn inside(folder: &Path, path: &str) -> Result<Metadata, Problem> {
+    let parts: Vec<&str> = path.strip_suffix('/').unwrap_or(path).split('/').collect();
+    let strange = |part: &&str| matches!(*part, "" | "." | "..") || part.contains(['\\', '\0', ':']);
+    if parts.iter().any(strange) {
+        return Err(Problem::new("outside", format!("{path:?} does not lie inside the skill")));
+    }
+    let mut at = folder.to_path_buf();
+    let mut found = None;
+    for part in parts {
+        at.push(part);
+        let about = fs::symlink_metadata(&at).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Problem::new("missing", format!("{path} does not exist")),
+            _ => Problem::new("missing", format!("{path}: {error}")),
+        })?;
+        if about.is_symlink() {
+            return Err(Problem::new("outside", format!("{path:?} is a link, or below one")));
+        }
+        found = Some(about);
+    }
+    found.ok_or_else(|| Problem::new("missing", format!("{path} does not exist")))
 }
 
 /// Looks whether what each skill is chained to exists, and whether the chains have an end.
@@ -208,73 +184,12 @@ fn link(skills: &mut [Skill]) {
             skill.errors.push(Problem::new("requires", format!("it requires {other:?}, which does not exist")));
         }
         for other in before.iter().chain(after).filter(|other| !names.contains(*other)) {
-            let message = format!("it is chained to {other:?}, which does not exist; the plan leaves it out");
+            let message = format!("it is chained to {other:?}, which does not exist; the order leaves it out");
             skill.warnings.push(Problem::new("chained_absent", message));
         }
         if circle.contains(&skill.name) {
             let message = "the skills it is chained to come back to it, or to one another, in a circle";
             skill.errors.push(Problem::new("cycle", message));
         }
-        skill.valid = skill.errors.is_empty();
     }
-}
-
-fn text_of(path: &Path) -> Result<String, Problem> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let length = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => found.len().min(LARGEST as u64),
-        Ok(_) => return Err(Problem::new("manifest", format!("{name} is no file"))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Problem::new("manifest", format!("there is no {name}")));
-        }
-        Err(error) => return Err(Problem::new("manifest", format!("{name}: {error}"))),
-    };
-    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
-    File::open(path)
-        .and_then(|file| file.take(LARGEST as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| Problem::new("manifest", format!("{name}: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| Problem::new("manifest", format!("{name} is no UTF-8 text")))
-}
-
-/// Returns the number of tokens of the instructions, estimated from their length.
-fn instructions(folder: &Path, path: &str) -> Result<u64, Problem> {
-    let found = inside(folder, path)?;
-    if !found.is_file() {
-        return Err(Problem::new("instructions", format!("{path} is no file")));
-    }
-    if found.len() == 0 {
-        return Err(Problem::new("instructions", format!("{path} is empty")));
-    }
-    Ok(estimate(found.len()))
-}
-
-/// Looks at a file or folder that must lie inside a skill.
-pub fn inside(folder: &Path, path: &str) -> Result<fs::Metadata, Problem> {
-    if !manifest::is_inside(path) {
-        return Err(Problem::new("outside", format!("{path:?} does not lie inside the skill")));
-    }
-    let gone = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => Problem::new("missing", format!("{path} does not exist")),
-        _ => Problem::new("missing", format!("{path}: {error}")),
-    };
-    if let Some(found) = plain(folder, path) {
-        return Ok(found);
-    }
-    let real = folder.join(path).canonicalize().map_err(gone)?;
-    if !real.starts_with(folder.canonicalize().map_err(gone)?) {
-        return Err(Problem::new("outside", format!("{path:?} leads out of the skill")));
-    }
-    real.metadata().map_err(gone)
-}
-
-/// Returns the metadata of a file or folder, if no link below the folder is on the way to it.
-///
-/// Then it is inside the folder, wherever that is.
-fn plain(folder: &Path, path: &str) -> Option<fs::Metadata> {
-    let (mut at, mut found) = (folder.to_path_buf(), None);
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        at.push(part);
-        found = Some(fs::symlink_metadata(&at).ok().filter(|found| !found.is_symlink())?);
-    }
-    found
 }

@@ -1,22 +1,16 @@
 #![doc = include_str!("README.md")]
 
-pub mod agent;
 mod chain;
-pub mod folder;
-mod front;
-mod log;
-pub mod manifest;
+mod folder;
+mod manifest;
 mod pattern;
 mod samples;
-pub mod source;
+mod skill;
 mod trigger;
 
-pub use agent::{Imported, export, import};
-pub use chain::{Chains, circles, plan};
-pub use folder::{Skill, Tokens, estimate, scan};
-pub use front::{Front, Value};
-pub use log::{Logged, LoggedMatch, Stat, not_run, stats};
-pub use manifest::{Dependencies, Manifest, Problem, Read, Triggers, read};
-pub use pattern::Pattern;
+pub use chain::{Chains, plan};
+pub use folder::{MAX_INSTRUCTIONS, scan};
+pub use manifest::body;
 pub use samples::samples;
+pub use skill::{Dependencies, Problem, Skill, Tokens, Triggers, estimate};
 pub use trigger::{FIRES, Kind, Match, Query, Reason, matches};

@@ -10,17 +10,13 @@ macro_rules! samples {
 #[must_use]
 pub const fn samples() -> &'static [(&'static str, &'static str)] {
     samples![
-        "code-generation/skill.toml"
-        "code-generation/instructions.md"
+        "code-generation/SKILL.md"
         "code-generation/templates/module.rs"
-        "qa-review/skill.toml"
-        "qa-review/instructions.md"
+        "qa-review/SKILL.md"
         "qa-review/checklists/change.md"
-        "linear-integration/skill.toml"
-        "linear-integration/instructions.md"
+        "linear-integration/SKILL.md"
         "linear-integration/forms/issue.md"
-        "git-workflow/skill.toml"
-        "git-workflow/instructions.md"
+        "git-workflow/SKILL.md"
         "git-workflow/hooks/commit.txt"
     ]
 }
@@ -42,7 +38,7 @@ mod tests {
         let names: Vec<_> = skills.iter().map(|skill| skill.name.as_str()).collect();
         assert_eq!(names, ["code-generation", "git-workflow", "linear-integration", "qa-review"]);
         for skill in skills {
-            assert!(skill.valid && skill.warnings.is_empty(), "{skill:#?}");
+            assert!(skill.is_valid() && skill.warnings.is_empty(), "{skill:#?}");
         }
         // The example of the RFC is about Rust and its project: as a sample it would match in every project.
         let text: String = samples().iter().map(|(_, text)| text.to_lowercase()).collect();

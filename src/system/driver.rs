@@ -12,7 +12,7 @@ use helmdeck_memory::Result;
 
 use crate::counters::Counter;
 use crate::idempotency::{Begun, Fence};
-use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
+use crate::jobs::{EndedJob, JobFilter, JobRow, LostErrors, LostJobs};
 use crate::queue::{Accepted, Claim, ClaimId, ClaimedJob, JobLimits, QueuedCall};
 use crate::replica::Lease;
 use crate::schedules::{DueRun, Scheduled};
@@ -253,6 +253,9 @@ pub(crate) trait JobRows {
 
     /// Saves jobs of an owner, with their results; `false` if its lease is over: then nothing is written.
     async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool>;
+
+    /// Writes the end of a job of its owner, whether that is alive or not, unless the job has another end.
+    async fn end_job(&self, end: EndedJob) -> Result<()>;
 
     /// Returns a job that has not expired.
     async fn job(&self, id: String, now: Timestamp) -> Result<Option<JobRow>>;

@@ -9,11 +9,10 @@ use aes_gcm::aead::Generate;
 use helmdeck_core::{Timestamp, hex};
 use helmdeck_memory::framing::Framed;
 use helmdeck_memory::{Result, StoreError};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::driver::{KeyName, TakeKey};
-use crate::journal::JournalEntry;
+use crate::ends::CallEnd;
 use crate::replica::Replica;
 use crate::system::System;
 
@@ -82,11 +81,6 @@ pub struct KeptEnd {
     pub expires_at: Timestamp,
 }
 
-/// Kind of ends in the journal.
-const JOURNAL_KIND: &str = "key end";
-/// How often an end is written again that the database did not take.
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
-
 /// Scope of the MCP sessions that have ended. Those of callers begin with a digest.
 const SESSIONS: &str = "mcp sessions";
 /// Scope of upstreams that are not asked for a while.
@@ -123,69 +117,15 @@ impl System {
     /// Then the end is in the journal when this returns, so that the next process with it goes on if this one ends. Of a run
     /// whose key another one has taken over, nothing is written.
     pub async fn end_key(&self, end: KeyEnd) {
+        let end = CallEnd::Key(end);
         match self.try_end(&end).await {
             Ok(()) => {}
             Err(error) if error.is_temporary() => {
                 tracing::warn!(%error, "the end of a call with an idempotency key could not be written; it is tried again");
-                let entry = self.journal_end(&end).await;
-                self.end_in_background(end, entry);
+                self.end_later(end).await;
             }
             // The key stays taken, which is safe.
             Err(error) => tracing::warn!(%error, "the end of a call with an idempotency key could not be written"),
-        }
-    }
-
-    /// Goes on with the ends that the journal says the database does not have. Call it once, at the start of a server.
-    ///
-    /// # Errors
-    /// `Unavailable`, `Corrupt`: of the journal.
-    pub async fn resume_key_ends(&self) -> Result<()> {
-        let Some(journal) = self.journal() else { return Ok(()) };
-        for JournalEntry { id, entry } in journal.entries(JOURNAL_KIND).await? {
-            match entry.as_deref().and_then(KeyEnd::read) {
-                Some(end) => self.end_in_background(end, Some(id)),
-                None => {
-                    tracing::warn!("the end of a call in the journal does not open; its idempotency key stays taken");
-                    journal.remove(id).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn journal_end(&self, end: &KeyEnd) -> Option<i64> {
-        let entry = self.journal()?.add(JOURNAL_KIND, &end.write()).await;
-        entry.inspect_err(|error| {
-            tracing::error!(%error, "the end of a call is not in the journal either: it is lost if this process ends before \
-                                     the database is back");
-        })
-        .ok()
-    }
-
-    fn end_in_background(&self, end: KeyEnd, entry: Option<i64>) {
-        let system = self.clone();
-        tokio::spawn(async move {
-            while let Err(error) = system.try_end(&end).await {
-                if !error.is_temporary() {
-                    tracing::warn!(%error, "the end of a call with an idempotency key could not be written");
-                    break;
-                }
-                tokio::time::sleep(AGAIN_AFTER).await;
-            }
-            if let (Some(journal), Some(entry)) = (system.journal(), entry)
-                && let Err(error) = journal.remove(entry).await
-            {
-                // It is written once more after the next start.
-                tracing::debug!(%error, "the end of a call could not be removed from the journal");
-            }
-        });
-    }
-
-    async fn try_end(&self, end: &KeyEnd) -> Result<()> {
-        let (scope, key) = (&end.scope, &end.key);
-        match &end.ended {
-            Some(kept) => self.finish(scope, key, end.fence, kept.answer.clone(), kept.expires_at).await.map(drop),
-            None => self.abandon(scope, key, end.fence).await,
         }
     }
 
@@ -284,43 +224,6 @@ impl System {
     }
 }
 
-/// Everything of an end but the bytes of its answer, for the journal.
-#[derive(Serialize, Deserialize)]
-struct JournaledEnd {
-    scope: String,
-    key: String,
-    fence: [u8; 16],
-    /// `None` = the key is free again.
-    expires_at: Option<i64>,
-    answered: bool,
-}
-
-impl KeyEnd {
-    /// Writes it as a line of JSON, and the answer.
-    fn write(&self) -> Vec<u8> {
-        let kept = self.ended.as_ref();
-        let answer = kept.and_then(|kept| kept.answer.as_deref());
-        let head = JournaledEnd {
-            scope: self.scope.clone(),
-            key: self.key.clone(),
-            fence: self.fence.0,
-            expires_at: kept.map(|kept| kept.expires_at.micros()),
-            answered: answer.is_some(),
-        };
-        // Plain data; writing it to memory cannot fail.
-        let head = serde_json::to_vec(&head).unwrap_or_default();
-        [&head[..], b"\n", answer.unwrap_or_default()].concat()
-    }
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let line = bytes.iter().position(|byte| *byte == b'\n')?;
-        let head: JournaledEnd = serde_json::from_slice(&bytes[..line]).ok()?;
-        let answer = head.answered.then(|| bytes[line + 1..].to_vec());
-        let ended = head.expires_at.map(|expires_at| KeptEnd { answer, expires_at: Timestamp(expires_at) });
-        Some(Self { scope: head.scope, key: head.key, fence: Fence(head.fence), ended })
-    }
-}
-
 fn name(scope: &str, key: &str) -> KeyName {
     KeyName { scope: scope.to_owned(), key: key.to_owned() }
 }
@@ -329,84 +232,4 @@ fn name(scope: &str, key: &str) -> KeyName {
 fn caller(tenant: &str, subject: &str) -> String {
     let framed = Framed::new("helmdeck/system/caller").text(tenant).text(subject);
     hex(&Sha256::digest(framed.as_slice())[..16])
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use helmdeck_testkit::{keyring, until};
-
-    use super::*;
-    use crate::journal::Journal;
-
-    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
-
-    fn system(folder: &Path) -> System {
-        let journal = Journal::at(folder.join("journal.db"), Duration::from_secs(10), Some(keyring()));
-        System::at(folder.join("system").join("helmdeck.db")).with_journal(journal)
-    }
-
-    async fn begin(system: &System, key: &str) -> Begun {
-        let asked = KeyRequest { scope: "s", key, digest: b"d", keep: Duration::from_secs(60), repeatable: false };
-        system.begin(asked, &system.replica().await.unwrap(), NOW).await.unwrap()
-    }
-
-    fn end(key: &str, begun: &Begun, ended: Option<KeptEnd>) -> KeyEnd {
-        let Begun::New(fence) = begun else { panic!("{begun:?}") };
-        KeyEnd { scope: "s".into(), key: key.into(), fence: *fence, ended }
-    }
-
-    #[test]
-    fn ends_are_read_as_written() {
-        let kept = |answer: Option<&[u8]>| Some(KeptEnd { answer: answer.map(<[u8]>::to_vec), expires_at: NOW });
-        for ended in [None, kept(None), kept(Some(b"")), kept(Some(b"a\nb\n\0"))] {
-            let end = KeyEnd { scope: "s/\n".into(), key: "k".into(), fence: Fence([7; 16]), ended };
-            assert_eq!(KeyEnd::read(&end.write()), Some(end));
-        }
-        assert_eq!(KeyEnd::read(b"no line"), None);
-    }
-
-    #[tokio::test]
-    async fn end_is_written_when_the_database_is_back_and_after_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let (place, aside) = (folder.path().join("system"), folder.path().join("aside"));
-        let one = system(folder.path());
-        let (kept, freed) = (begin(&one, "kept").await, begin(&one, "freed").await);
-        let ended =
-            KeptEnd { answer: Some(b"sealed".to_vec()), expires_at: NOW.saturating_add(Duration::from_secs(60)) };
-        let entries = async |system: &System| system.journal().unwrap().entries(JOURNAL_KIND).await.unwrap().len();
-        let away = || {
-            std::fs::rename(&place, &aside).unwrap();
-            std::fs::write(&place, "").unwrap();
-        };
-        let back = || {
-            std::fs::remove_file(&place).unwrap();
-            std::fs::rename(&aside, &place).unwrap();
-        };
-        away();
-        one.end_key(end("kept", &kept, Some(ended.clone()))).await;
-        assert_eq!(entries(&one).await, 1, "before the answer leaves");
-        back();
-        until("the end", async || entries(&one).await == 0).await;
-        let done = Begun::Done { digest: b"d".into(), answer: Some(b"sealed".into()) };
-        assert_eq!(begin(&one, "kept").await, done);
-
-        // The process ends before the database is back: its runtime stops with what it tried.
-        away();
-        let other = one.clone();
-        let freed = end("freed", &freed, None);
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(other.end_key(freed));
-        })
-        .join()
-        .unwrap();
-        back();
-        assert_eq!(entries(&one).await, 1);
-        let two = system(folder.path());
-        two.resume_key_ends().await.unwrap();
-        until("the end", async || entries(&two).await == 0).await;
-        assert!(matches!(begin(&two, "freed").await, Begun::New(_)));
-    }
 }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use helmdeck_core::Timestamp;
 use helmdeck_memory::Result;
+use serde::{Deserialize, Serialize};
 
+use crate::ends::CallEnd;
 use crate::system::System;
 
 /// A job as stored.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRow {
     /// Its id; ids sort by creation time.
     pub id: String,
@@ -56,6 +58,17 @@ pub struct JobRow {
     pub retries: u32,
     /// When a schedule wanted it; `None` = a caller submitted it.
     pub due_at: Option<Timestamp>,
+}
+
+/// A job that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndedJob {
+    /// Its last row.
+    pub row: JobRow,
+    /// Its sealed result, if it has one.
+    pub sealed: Option<Vec<u8>>,
+    /// The error that others ended it with if they took its owner for gone: this end is the true one.
+    pub lost_error: String,
 }
 
 /// Filter for a list of jobs.
@@ -110,6 +123,15 @@ impl System {
             return Ok(true);
         }
         self.driver().save_jobs(owner, rows).await
+    }
+
+    /// Writes the end of a job to the journal, and then to the database as soon as that can be reached, by this process or
+    /// the next one with the journal.
+    ///
+    /// No lease is needed. A job that others queued again or took over is theirs; one that they ended because its owner
+    /// was gone gets this end.
+    pub async fn end_job_later(&self, end: EndedJob) {
+        self.end_later(CallEnd::Job(Box::new(end))).await;
     }
 
     /// Returns a job by its id, `None` if there is none or it has expired.

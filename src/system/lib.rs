@@ -5,6 +5,7 @@ mod conformance;
 pub mod counters;
 mod driver;
 mod drivers;
+mod ends;
 pub mod forget;
 pub mod idempotency;
 pub mod jobs;

@@ -1,7 +1,5 @@
 //! Mapping between the words of a project and those of a tracker's team. Ambiguous names are refused.
 
-mod table;
-
 use std::collections::BTreeSet;
 
 use helmdeck_core::text::one_line;
@@ -13,8 +11,6 @@ use helmdeck_forge_documents::tracking::{CheckItem, Field, Fields, Value};
 use crate::describe;
 use crate::error::{Error, Kind, Result};
 use crate::tracker::{self, Directory, Edit, Person, State, StateKind};
-
-pub use table::{MappedName, MappingTable};
 
 /// The types that are synchronised.
 pub const TYPES: [&str; 4] = ["feature", "bug", "task", "chore"];

@@ -42,7 +42,7 @@ const fn place(name: &'static str, path: &'static str, states: &'static [State])
 pub(super) const PLACES: &[Place] = &[
     place("overview", "/ui", ALL),
     place("packs", "/ui/packs", ALL),
-    place("packs-all", "/ui/packs?all=true&filter=forge.focus", &[Busy]),
+    place("packs-all", "/ui/packs?all=true&filter=forge.issue", &[Busy]),
     place("packs-none", "/ui/packs?filter=zzz", &[Busy]),
     place("pack", "/ui/packs/test.echo", &[Empty, Shut, Forbidden, Hostile]),
     place("pack-example", "/ui/packs/memory.recall?example=0", &[Busy]),

@@ -78,16 +78,16 @@ pub(super) fn tracked(home: &Home, text: &str) -> PathBuf {
         store.say("SX9-1", eve, &text);
     });
     forge(&["trust", "--yes"], 0);
-    forge(&["linear", "pull"], 0);
+    forge(&["tracker", "sync", "--pull"], 0);
     forge(&["issue", "set", "SX9-1", "--title", &format!("Ours {title}")], 0);
     tracker.with(|store| store.edit("SX9-1", |issue| issue.title = format!("Theirs {title}")));
-    forge(&["linear", "sync"], 1);
+    forge(&["tracker", "sync"], 1);
     // Refused with a text of the tracker.
     let refusal =
         json!({ "errors": [{ "message": text, "extensions": { "code": text, "userPresentableMessage": text } }] });
     (0..20).for_each(|_| tracker.fail("", 0, Fault::Http(400, Vec::new(), refusal.to_string())));
     forge(&["issue", "set", "SX9-1", "--priority", "1"], 0);
-    let mut command = home.command(KEY, &["forge", "linear", "sync"]);
+    let mut command = home.command(KEY, &["forge", "tracker", "sync"]);
     let run = Run::of(command.current_dir(&root).env("LINEAR_API_KEY", tracker.key()).output().unwrap());
     assert_ne!(run.code, 0, "{}", run.stdout);
     root

@@ -58,6 +58,66 @@ fn feature_takes_four_commands_and_few_words() {
     assert_eq!(listed["features"][0]["standing"], "passing", "{listed}");
 }
 
+/// A small day: three features that were planned, each started, made, verified and finished.
+#[test]
+fn small_day_costs_git_one_commit_and_three_files_a_feature() {
+    let fixture = Fixture::light("");
+    for name in ["Log in", "Log out", "Stay logged in"] {
+        fixture.forge(&["features", "add", name, "--test", "login"]);
+    }
+    fixture.git(&["add", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "[session] Plan"]);
+    let morning = fixture.git(&["rev-parse", "HEAD"]);
+
+    let (mut commands, mut words) = (0, 0);
+    let mut type_in = |arguments: &[&str]| {
+        commands += 1;
+        words += 2 + arguments.iter().flat_map(|argument| argument.split(' ')).count();
+        says(&fixture, arguments).stdout
+    };
+    for (number, what) in
+        ["Let customers log in", "Let them log out", "Remember who is logged in"].into_iter().enumerate()
+    {
+        type_in(&["start"]);
+        fixture.write("src/lib.rs", &format!("{SUMS}// {number}\n"));
+        type_in(&["verify"]);
+        let done = type_in(&["done", what]);
+        let key = number + 1;
+        assert!(
+            done.starts_with(&format!("[LOCAL-{key}] {what}\ncheckpoint/LOCAL-{key}-v1\nLOCAL-{key} is closed")),
+            "{done}"
+        );
+        assert_eq!(fixture.git(&["status", "--porcelain"]), "");
+    }
+    assert!(commands <= 9 && words <= 50, "{commands} commands, {words} words");
+    let log = fixture.git(&["log", "--format=%s", &format!("{morning}..")]);
+    assert_eq!(log.lines().count(), 3, "{log}");
+    assert!(log.lines().all(|subject| subject.starts_with("[LOCAL-")), "{log}");
+    let files = fixture.git(&["diff", "--name-only", &morning, "--", ".forge"]);
+    assert!(files.lines().count() <= 9, "{files}");
+
+    // Nothing of it is lost: features pass with evidence, checkpoints can be gone back to, another clone has all of it.
+    fixture.git(&["switch", "--quiet", "main"]);
+    fixture.git(&["merge", "--quiet", "--ff-only", "feature/LOCAL-3-stay-logged-in"]);
+    let clone = fixture.beside("clone");
+    fixture.git(&["clone", "--quiet", "--no-tags", ".", clone.to_str().unwrap()]);
+    for folder in [fixture.root(), clone] {
+        let listed = fixture.forge_in(&folder, &["features", "list"]);
+        // The code of the first two changed since.
+        assert_eq!((&listed["counts"]["passing"], &listed["counts"]["unverified"]), (&3.into(), &0.into()), "{listed}");
+        let checkpoints = fixture.forge_in(&folder, &["checkpoint", "list"]);
+        let usable = |all: &Value| all.as_array().unwrap().iter().filter(|one| one["can_rollback_to"] == true).count();
+        assert_eq!(usable(&checkpoints), 3, "{checkpoints}");
+        let shown = fixture.forge_in(&folder, &["issue", "show", "LOCAL-1"]);
+        assert_eq!(shown["issue"]["git_refs"]["commits"].as_array().map(Vec::len), Some(1), "{shown}");
+    }
+    // An empty day changes nothing.
+    let before = fixture.git(&["rev-parse", "HEAD"]);
+    fixture.forge(&["session", "start"]);
+    fixture.forge(&["session", "end"]);
+    assert_eq!((fixture.git(&["rev-parse", "HEAD"]), fixture.git(&["status", "--porcelain"])), (before, String::new()));
+}
+
 #[test]
 fn first_answers_fit_a_screen_and_go_on() {
     let fixture = Fixture::without_memory();
@@ -69,7 +129,7 @@ fn first_answers_fit_a_screen_and_go_on() {
         let said = says(&fixture, command).stdout;
         assert!(said.contains("next: helmdeck forge start \""), "{command:?}: {said}");
     }
-    for command in [&["session", "status"][..], &["session", "end"], &["init"], &["issue", "list"]] {
+    for command in [&["status"][..], &["session", "end"], &["init"], &["issue", "list"]] {
         says(&fixture, command);
     }
 }
@@ -85,19 +145,25 @@ fn done_names_what_is_in_the_way_and_does_nothing() {
     let error = |code: i32, arguments: &[&str]| fixture.ends_with(&fixture.root(), code, arguments)["code"].clone();
     assert_eq!(error(9, &["done"]), "E_CRITERIA");
     fixture.forge(&["issue", "set", "LOCAL-1", "--check", "1"]);
+    // A commit of what is staged would leave the rest.
+    fixture.git(&["add", "more.txt"]);
+    fixture.write("rest.txt", "1\n");
     assert_eq!(error(9, &["done"]), "E_DIRTY");
+    fixture.git(&["add", "rest.txt"]);
+    assert_eq!(error(1, &["done", "--verify", "false"]), "E_CHECK");
     assert_eq!(fixture.git(&["tag", "--list"]), "");
+    assert_eq!(fixture.git(&["log", "-1", "--format=%s"]), "[session] Plan");
     assert_eq!(fixture.forge(&["issue", "list"])["counts"]["open"], 1);
-    fixture.forge(&["commit", "Add three", "--why", "It was asked for"]);
     let done = fixture.forge(&["done"]);
     assert_eq!((&done["checkpoint"], &done["issue"]["again"]), (&"checkpoint/LOCAL-1-v1".into(), &false.into()));
+    assert_eq!(done["committed"], "[LOCAL-1] Add three");
     // Without a session there is nothing to finish.
     assert_eq!(error(3, &["done"]), "E_NOT_FOUND");
 }
 
 #[test]
 fn merge_changes_no_number_that_others_name() {
-    let fixture = Fixture::light("[files]\nper_entry = true\n");
+    let fixture = Fixture::light("");
     let (bare, clone) = (fixture.beside("bare.git"), fixture.beside("clone"));
     fixture.git(&["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
     fixture.git(&["remote", "add", "origin", bare.to_str().unwrap()]);
@@ -128,7 +194,7 @@ fn merge_changes_no_number_that_others_name() {
     assert_eq!(named("Theirs too")["blocked_by"].to_string().matches(&theirs[0]).count(), 1, "{listed}");
     let issues = fixture.forge_in(&clone, &["issue", "list"]);
     assert_eq!(issues["issues"][0]["issue"]["features"], serde_json::json!([theirs[0]]));
-    assert_eq!(fixture.forge_in(&clone, &["focus", "show"])["focus"]["feature_id"], theirs[0]);
+    assert_eq!(fixture.forge_in(&clone, &["status"])["focus"]["feature_id"], theirs[0]);
 }
 
 #[test]
@@ -140,7 +206,7 @@ fn two_clones_add_issues_that_any_merge_keeps() {
     fixture.forge(&["issue", "add", "Ours"]);
     fixture.git_in(fixture.root().parent().unwrap(), &["clone", "--quiet", bare.to_str().unwrap(), "clone"]);
     let theirs = fixture.forge_in(&clone, &["issue", "add", "Theirs"]);
-    fixture.forge_in(&clone, &["issue", "comment", theirs["issue"]["linear_id"].as_str().unwrap(), "A word."]);
+    fixture.forge_in(&clone, &["issue", "set", theirs["issue"]["linear_id"].as_str().unwrap(), "--comment", "A word."]);
     for folder in [&fixture.root(), &clone] {
         fixture.git_in(folder, &["add", "."]);
         fixture.git_in(folder, &["commit", "--quiet", "-m", "[session] An issue"]);

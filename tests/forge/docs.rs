@@ -5,7 +5,7 @@
 use helmdeck_forge::config::Config;
 use helmdeck_forge::error::Category;
 use helmdeck_forge::health::{Code, Colour};
-use helmdeck_forge::recovery::{Class, Limits, Unknown};
+use helmdeck_forge::recovery::{Class, Limits, REGRESSIONS, Unknown};
 use helmdeck_forge::subjects::Subject;
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn a_day_is_as_written() {
     assert!(ran > 15, "{ran}");
     assert_eq!(fixture.git(&["tag", "--list"]), "checkpoint/SUM-1-v1");
     let log = fixture.git(&["log", "--format=%s"]);
-    assert!(log.starts_with("[session] Session checkpoint\n[SUM-1] Halve a number\n"), "{log}");
+    assert!(log.starts_with("[SUM-1] Halve a number\n"), "{log}");
 }
 
 #[test]
@@ -73,6 +73,7 @@ fn every_setting_stands_there_with_its_default() {
     let defaults = toml::Table::try_from(Config::default()).unwrap();
     let optional = [
         "verify.count_regex",
+        "verify.junit",
         "git.base",
         "events.use",
         "linear.me",
@@ -150,7 +151,7 @@ fn every_pack_of_the_family_is_named() {
             count += 1;
         }
     }
-    assert!(count > 20, "{count}");
+    assert!(count >= 20, "{count}");
 }
 
 #[test]
@@ -161,14 +162,11 @@ fn the_figures_are_those_of_the_code() {
     }
     for words in [
         format!("at most {} files, {} lines and {} commits", limits.files, limits.lines, limits.commits),
-        format!("a binary file counts {} lines", limits.binary_lines),
-        format!("| {} or more |", limits.attempts),
-        format!("| {} or more, or all of at least 2 |", limits.regressions),
+        format!("| {REGRESSIONS} or more, or all of at least 2 |"),
         format!("{} ms at most", helmdeck_forge::events::CAP.as_millis()),
         format!("An event is at most {} KiB", helmdeck_forge::events::MOST_BYTES >> 10),
         format!("works once, for {} minutes", helmdeck_forge::recovery::TOKEN_SECONDS / 60),
         format!("when no command of it ran for {}", "an hour"),
-        format!("over {} entries", helmdeck_forge::knowledge::MOST_ENTRIES),
     ] {
         assert!(PAGE.replace('\n', " ").contains(&words), "the page does not say {words:?}");
     }

@@ -9,7 +9,7 @@ fn oversized_or_binary_message_stays_unchanged() {
     let message = fixture.root().join(".git/MESSAGE");
     let prepared = |bytes: &[u8]| {
         std::fs::write(&message, bytes).unwrap();
-        fixture.forge(&["hook", "prepare-commit-msg", ".git/MESSAGE"]);
+        fixture.forge(&["hook", "run", "prepare-commit-msg", ".git/MESSAGE"]);
         std::fs::read(&message).unwrap()
     };
     let short = prepared(b"Halve a number\n");
@@ -23,7 +23,7 @@ fn oversized_or_binary_message_stays_unchanged() {
 
 /// Fixture: memory that travels with the work, the hook, and an entry that no commit has.
 fn travelling() -> Fixture {
-    let fixture = Fixture::light("[git]\ncommits = \"with-work\"\n");
+    let fixture = Fixture::light("");
     fixture.forge(&["hook", "install", "pre-commit"]);
     fixture.forge(&["knowledge", "add", "--context", "Rounding", "--approach", "Test -1"]);
     fixture.write("src/lib.rs", "//! Sums.\n");
@@ -91,7 +91,7 @@ fn agent_setup_needs_a_yes() {
     let fixture = Fixture::light("");
     let refused = fixture.ends_with(&fixture.root(), 9, &["init", "--agent", "claude"]);
     assert_eq!(refused["code"], "E_NOT_AGREED", "{refused}");
-    assert!(refused["hint"].as_str().unwrap().contains("hook agent stop claude"), "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("hook run agent-stop claude"), "{refused}");
     assert!(!fixture.root().join(".claude").exists() && !fixture.root().join("CLAUDE.md").exists());
     let done = fixture.forge(&["init", "--agent", "claude", "--yes"]);
     assert_eq!(done["agent"]["changed"].as_array().unwrap().len(), 2, "{done}");
@@ -122,6 +122,6 @@ fn agent_hooks_run_as_their_settings_say() {
     assert!(text.contains("session: "), "{briefing}");
     hook("PreCompress");
     hook("SessionEnd");
-    let status = fixture.forge(&["session", "status"]);
+    let status = fixture.forge(&["status"]);
     assert_eq!(status["sessions"].as_array().unwrap().len(), 0, "{status}");
 }

@@ -107,7 +107,7 @@ fn gift(fixture: &Fixture) -> std::path::PathBuf {
     let settings = "[verify]\nrunner = \"sh:touch PWN_runner; echo ran {prefix}\"\ncount_regex = \"ran\"\n\
                     commands = [\"touch PWN_command\"]\n";
     fixture.forge(&["features", "add", "A feature", "--test", "adding"]);
-    fixture.forge(&["features", "verify", "FORGE-001"]);
+    fixture.forge(&["verify", "FORGE-001"]);
     fixture.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "touch PWN_invariant"]);
     fixture.write(".forge/config.toml", settings);
     fixture.write(".forge/init.sh", "#!/bin/sh\ntouch PWN_init\n");
@@ -131,8 +131,8 @@ fn untrusted_clone_runs_nothing() {
     assert_eq!(started.code, 0, "{}", started.stderr);
     assert!(format!("{}{}", started.stdout, started.stderr).contains("helmdeck forge trust"), "{}", started.stdout);
     for words in [
-        &["features", "verify", "FORGE-001"][..],
-        &["invariants"],
+        &["verify", "FORGE-001"][..],
+        &["verify", "--all"],
         &["recover", "assess"],
         &["checkpoint", "create", "--key", "SUM-1", "-m", "x"],
     ] {
@@ -151,7 +151,7 @@ fn untrusted_clone_runs_nothing() {
 
     // Once agreed to it runs, until it says something else.
     assert_eq!(fixture.forge_in(&victim, &["trust", "--yes"])["trusted"], true);
-    fixture.forge_in(&victim, &["features", "verify", "FORGE-001"]);
+    fixture.forge_in(&victim, &["verify", "FORGE-001"]);
     assert_eq!(planted(&victim), ["PWN_runner"]);
     fixture.write(
         ".forge/config.toml",
@@ -159,7 +159,7 @@ fn untrusted_clone_runs_nothing() {
     );
     fixture.git(&["commit", "--quiet", "--all", "-m", "Another gift"]);
     fixture.git_in(&victim, &["pull", "--quiet", "--no-rebase"]);
-    let ended = fixture.run_in(&victim, &["features", "verify", "FORGE-001"]);
+    let ended = fixture.run_in(&victim, &["verify", "FORGE-001"]);
     assert_ne!(ended.code, 0, "{}", ended.stdout);
     let state = fixture.forge_in(&victim, &["trust", "--show"]);
     let new: Vec<&str> = state["new"].as_array().unwrap().iter().map(|one| one["for"].as_str().unwrap()).collect();
@@ -173,7 +173,7 @@ fn trust_survives_own_changes_not_other_clones() {
     let fixture = Fixture::light("");
     fixture.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "true"]);
     assert_eq!(fixture.forge(&["trust", "--show"])["trusted"], true);
-    fixture.forge(&["invariants"]);
+    fixture.forge(&["verify", "--all"]);
     // A work tree of the same clone is the same person's.
     let tree = fixture.beside("tree");
     fixture.git(&["add", "--all", "."]);
@@ -208,9 +208,8 @@ impl Trap {
 const REACHING: &[&[&str]] = &[
     &["session", "start"],
     &["knowledge", "add", "--context", "A", "--approach", "B"],
-    &["events", "send"],
-    &["events", "replay", "--server"],
-    &["linear", "sync"],
+    &["events", "--server"],
+    &["tracker", "sync"],
     &["doctor"],
     &["health"],
     &["session", "end"],
@@ -281,7 +280,7 @@ fn no_setting_of_a_repository_opens_a_connection() {
             }
             tried += 1;
             fixture.write(".forge/config.toml", &text);
-            for words in [&["session", "start"][..], &["events", "send"], &["linear", "sync"]] {
+            for words in [&["session", "start"][..], &["events", "--server"], &["tracker", "sync"]] {
                 let mut command = fixture.command(&fixture.root(), words);
                 command.env("LINEAR_API_KEY", "key").env("GITHUB_TOKEN", "key").output().unwrap();
             }
@@ -297,17 +296,17 @@ fn clone_reaches_servers_of_the_user_by_name_once_it_is_trusted() {
     let trap = Trap::new();
     let config = std::fs::read_to_string(fixture.root().join(".forge/config.toml")).unwrap();
     fixture.configure(&format!("[forge.events]\nteam = {{ url = \"nats://{}\" }}\n", trap.address()));
-    let send = || fixture.run(&["events", "send"]);
+    let send = || fixture.run(&["events", "--server"]);
     for (name, told) in [("team", "agreed"), ("other", "agreed")] {
         fixture.write(".forge/config.toml", &format!("{config}[events]\nuse = \"{name}\"\n"));
         fixture.forge(&["knowledge", "add", "--context", name, "--approach", "B"]);
         let sent = send();
-        assert!(sent.code == 1 && sent.stdout.contains(told), "{name}: {}{}", sent.stdout, sent.stderr);
+        assert!(sent.code == 9 && sent.stderr.contains(told), "{name}: {}{}", sent.stdout, sent.stderr);
         assert!(!trap.caught(), "{name}");
     }
     fixture.forge(&["trust", "--yes"]);
     let sent = send();
-    assert!(sent.code == 1 && sent.stdout.contains("[forge.events.other]"), "{}{}", sent.stdout, sent.stderr);
+    assert!(sent.code == 1 && sent.stderr.contains("[forge.events.other]"), "{}{}", sent.stdout, sent.stderr);
     assert!(!trap.caught());
     fixture.write(".forge/config.toml", &format!("{config}[events]\nuse = \"team\"\n"));
     assert!(fixture.run(&["trust", "--show"]).stdout.contains("events.use = \"team\""));
@@ -328,7 +327,7 @@ fn repository_in_the_place_of_a_trusted_one_runs_nothing() {
     let review = fixture.beside("review");
     fixture.git_in(&parent, &["clone", "--quiet", "sums", "review"]);
     fixture.forge_in(&review, &["trust", "--yes"]);
-    fixture.forge_in(&review, &["features", "verify", "--all"]);
+    fixture.forge_in(&review, &["verify", "--all"]);
 
     // The same words, and another script.
     std::fs::remove_dir_all(&review).unwrap();
@@ -336,7 +335,7 @@ fn repository_in_the_place_of_a_trusted_one_runs_nothing() {
     fixture.git(&["commit", "--quiet", "--all", "-m", "Hostile"]);
     fixture.git_in(&parent, &["clone", "--quiet", "sums", "review"]);
     assert_eq!(fixture.forge_in(&review, &["trust", "--show"])["trusted"], false);
-    let ended = fixture.run_in(&review, &["features", "verify", "--all"]);
+    let ended = fixture.run_in(&review, &["verify", "--all"]);
     assert!(ended.code == 9 && ended.stderr.contains("helmdeck forge trust"), "{}", ended.stderr);
     assert_eq!(planted(&review), Vec::<String>::new());
 
@@ -346,7 +345,7 @@ fn repository_in_the_place_of_a_trusted_one_runs_nothing() {
     fixture.git_in(&victim, &["reset", "--quiet", "--hard", "HEAD~1"]);
     fixture.forge_in(&victim, &["trust", "--yes"]);
     fixture.git_in(&victim, &["merge", "--quiet", "--ff-only", "@{u}"]);
-    let ended = fixture.run_in(&victim, &["features", "verify", "--all"]);
+    let ended = fixture.run_in(&victim, &["verify", "--all"]);
     assert!(ended.code == 9 && ended.stderr.contains("t.sh, which `sh t.sh"), "{}", ended.stderr);
     assert_eq!(planted(&victim), Vec::<String>::new());
 }
@@ -381,13 +380,13 @@ fn built_in_runners_run_after_they_were_shown() {
         features("\"plain\"");
         assert_eq!(run(&["trust", "--yes"]).0, Some(0));
         features(&format!("\"{name}:unit\""));
-        let (code, stdout, stderr) = run(&["features", "verify", "--all"]);
+        let (code, stdout, stderr) = run(&["verify", "--all"]);
         assert!(code == Some(9) && stderr.contains("is new"), "{name}: {stdout}{stderr}");
         assert_eq!(planted(&fixture.root()), Vec::<String>::new(), "{name}");
         let (_, shown, _) = run(&["trust", "--show"]);
         assert!(shown.contains(&format!("new built-in runner {name}")), "{shown}");
         assert_eq!(run(&["trust", "--yes"]).0, Some(0));
-        run(&["features", "verify", "--all"]);
+        run(&["verify", "--all"]);
         assert_eq!(planted(&fixture.root()), [format!("PWN_{name}")]);
         std::fs::remove_file(fixture.root().join(format!("PWN_{name}"))).unwrap();
         assert_eq!(run(&["trust", "--revoke"]).0, Some(0));
@@ -402,11 +401,11 @@ fn huge_forms_delay_nobody() {
         fixture.write(&format!(".forge/linear/templates/evil{at}.yaml"), &form);
     }
     let program = env!("CARGO_BIN_EXE_helmdeck");
-    for words in [&["form", "list"][..], &["form", "show", "evil0"], &["form", "show", "bug"]] {
+    for words in [&["form", "list"][..], &["form", "list", "evil0"], &["form", "list", "bug"]] {
         let arguments = [&["60", program, "forge"][..], words].concat();
         let output = fixture.prepare("timeout", &fixture.root(), &arguments).output().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_ne!(output.status.code(), Some(124), "{words:?} hangs");
-        assert!(words[1] == "show" && words[2] == "bug" || said.contains("evil0.yaml:1: it has"), "{words:?}: {said}");
+        assert!(words.last() == Some(&"bug") || said.contains("evil0.yaml:1: it has"), "{words:?}: {said}");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::KEY;
 use crate::support::mcp::Programs;
-use crate::support::program::{Home, Run, Server};
+use crate::support::program::{Home, Run, SERVE, Server};
 
 fn git(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new("git");
@@ -48,21 +48,20 @@ fn agent_works_a_session_over_stdio() {
     let target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
     let answer = Programs::installed().python(&json!({"target": target, "steps": [{"do": "tools"}]}));
     let tools = answer["steps"][0]["result"]["tools"].to_string();
-    assert!(tools.contains("forge__prime") && !tools.contains("forge__features_verify"), "{tools}");
+    assert!(tools.contains("forge__prime") && !tools.contains("forge__verify"), "{tools}");
     let trusted = home.run(KEY, &["forge", "--project", project.path().to_str().unwrap(), "trust", "--yes"]);
     assert_eq!(trusted.code, 0, "{}", trusted.stderr);
     let target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
     let steps = json!([
         {"do": "tools"},
-        call("session_start", json!({})),
+        call("start", json!({"what": "Write the answer", "no_branch": true})),
         call("prime", json!({})),
-        call("knowledge_add", json!({"kind": "successful", "context": "Answers", "approach": "Write them down"})),
+        call("remember", json!({"text": "Answers: Write them down"})),
         call("features_add", json!({"name": "There is an answer", "tests": ["a::answers"]})),
         call("features_list", json!({})),
-        call("commit", json!({"key": "SX9-1", "subject": "Answer", "what": ["Write the answer"],
-            "why": "Somebody asked", "paths": ["answer"], "forge": true})),
+        call("commit", json!({"what": "Write the answer", "why": "Somebody asked", "paths": ["answer"]})),
         call("health", json!({})),
-        call("knowledge_add", json!({"kind": "invariant", "text": "t", "check": "true"})),
+        call("remember", json!({"kind": "invariant", "text": "t", "check": "true"})),
     ]);
     let answer = Programs::installed().python(&json!({"target": target, "steps": steps}));
     let results: Vec<&Value> = answer["steps"].as_array().unwrap().iter().map(|step| &step["result"]).collect();
@@ -72,12 +71,15 @@ fn agent_works_a_session_over_stdio() {
         tool["annotations"]["readOnlyHint"].clone()
     };
     assert_eq!((hint("forge__prime"), hint("forge__commit")), (json!(true), json!(false)));
-    assert!(tools.iter().all(|tool| tool["name"] != "forge__recover_ack"));
+    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    let forge: Vec<&str> = names.into_iter().filter(|name| name.starts_with("forge__")).collect();
+    let listed = ["commit", "done", "prime", "remember", "start", "verify"].map(|verb| format!("forge__{verb}"));
+    assert_eq!(forge, listed, "the others can be called, too");
     let output = |step: usize| {
         assert_ne!(results[step]["isError"], json!(true), "step {step}: {}", results[step]);
         &results[step]["structuredContent"]
     };
-    let session = output(1)["session"]["id"].as_str().unwrap();
+    let session = output(1)["session"].as_str().unwrap();
     assert!(output(2)["text"].as_str().unwrap().contains(session), "{}", output(2));
     assert_eq!(output(3)["new"], json!(true));
     let feature = &output(4)["feature"];
@@ -100,7 +102,7 @@ fn shell_uses_the_project_of_working_folder() {
     let primed = run(&project.path().join("below"), "forge.prime");
     assert_eq!(primed.code, 0, "{}", primed.stderr);
     let primed: Value = serde_json::from_str(&primed.stdout).unwrap();
-    assert_eq!(primed["output"]["brief"]["branch"], "main", "{primed}");
+    assert!(primed["output"]["text"].as_str().unwrap().contains("\nbranch: \"main\"\n"), "{primed}");
     let nowhere = tempfile::tempdir().unwrap();
     let none = run(nowhere.path(), "forge.prime");
     assert_eq!(none.code, 3, "{} {}", none.stdout, none.stderr);
@@ -108,12 +110,18 @@ fn shell_uses_the_project_of_working_folder() {
 }
 
 #[test]
-fn server_uses_configured_project_and_runs_nothing() {
+fn server_uses_its_project_and_runs_nothing() {
     let (home, project) = (Home::new(), project());
+    std::fs::create_dir(project.path().join("below")).unwrap();
     let server = Server::start(&home, KEY);
     let answer = server.ask("POST /api/v1/packs/forge.prime", "{}");
     assert_eq!((answer.code, answer.status()), (404, "not_found".to_owned()), "{}", answer.body);
     assert!(answer.body.contains("[forge] root"), "{}", answer.body);
+    drop(server);
+    let mut command = home.command(KEY, SERVE);
+    command.current_dir(project.path().join("below"));
+    let server = Server::launch(command);
+    assert_eq!(server.ask("POST /api/v1/packs/forge.prime", "{}").code, 200);
     drop(server);
     home.configure(&format!("[forge]\nroot = {:?}\n", project.path()));
     let server = Server::start(&home, KEY);

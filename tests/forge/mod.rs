@@ -7,7 +7,6 @@ mod docs;
 mod fixture;
 mod hooks;
 mod hostile;
-mod killed;
 mod mcp;
 mod nats;
 mod nats_events;

@@ -40,22 +40,15 @@ fn next_commands_run_and_help() {
     for name in ["Adding", "Doubling"] {
         fixture.forge(&["features", "add", name, "--test", "sums"]);
     }
-    fixture.forge(&["features", "add", "Looks", "--manual"]);
-    fixture.forge(&["features", "verify", "FORGE-001", "FORGE-002"]);
+    fixture.forge(&["features", "add", "Looks"]);
+    fixture.forge(&["verify", "FORGE-001", "FORGE-002"]);
     fixture.write("broken", "");
-    let (exit, _) = paste(&fixture, "helmdeck forge features verify FORGE-001");
+    let (exit, _) = paste(&fixture, "helmdeck forge verify FORGE-001");
     assert_eq!(exit, 1);
     std::fs::remove_file(fixture.root().join("broken")).unwrap();
-    let path = fixture.root().join(".forge/memory/long-term/features.json");
-    let features = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(
-        &path,
-        features.replace(
-            "\"name\": \"Looks\",\n      \"status\": \"not_implemented\"",
-            "\"name\": \"Looks\",\n      \"status\": \"passing\"",
-        ),
-    )
-    .unwrap();
+    let path = fixture.root().join(".forge/memory/long-term/features/FORGE-003-looks.json");
+    let feature = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, feature.replace("\"not_implemented\"", "\"passing\"")).unwrap();
     fixture.git(&["switch", "--quiet", "-c", "work"]);
     fixture.write("notes.txt", "notes");
     fixture.git(&["add", "notes.txt"]);
@@ -67,31 +60,34 @@ fn next_commands_run_and_help() {
         let found = found.iter().find(|(found, _)| found == code);
         found.unwrap_or_else(|| panic!("no {code} in {found:?}")).1.clone()
     };
-    assert_eq!(next("regression"), "helmdeck forge features verify FORGE-001");
-    assert_eq!(next("unverified_pass"), "helmdeck forge features list", "a person has to see it");
+    assert_eq!(next("regression"), "helmdeck forge verify FORGE-001");
+    assert_eq!(next("unverified_pass"), "helmdeck forge verify FORGE-003");
     for (code, next) in &found {
         let (exit, stderr) = paste(&fixture, next);
         assert!(exit != 2 && exit != 127, "{code}: {next}: {exit} {stderr}");
     }
-    let orphans = fixture.ends_with(&fixture.root(), 1, &["lint-commits"]);
-    let rules: Vec<&str> =
-        orphans[0]["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
-    assert!(rules.contains(&"orphan"), "{orphans}");
+    assert_eq!(next("orphan_commits"), "helmdeck forge issue list --all");
     assert!(reasons(&fixture).iter().all(|(code, _)| code != "regression"), "the next command settled it");
 }
 
 #[test]
 fn verify_takes_focus_feature_or_several() {
     let fixture = Fixture::light("");
-    let alone = fixture.run(&["features", "verify"]);
+    let alone = fixture.run(&["verify"]);
     assert_eq!(alone.code, 2, "{}", alone.stderr);
     for name in ["Adding", "Doubling"] {
         fixture.forge(&["features", "add", name, "--test", "sums"]);
     }
     fixture.forge(&["session", "start"]);
     fixture.forge(&["focus", "set", "Double", "--feature", "FORGE-002"]);
-    assert_eq!(fixture.forge(&["features", "verify"])["id"], "FORGE-002");
-    let all = fixture.forge(&["features", "verify", "--all"]);
-    assert_eq!(all.as_array().unwrap().len(), 2, "{all}");
-    assert_eq!(fixture.forge(&["features", "verify", "--stale"]).as_array().unwrap().len(), 0);
+    assert_eq!(fixture.forge(&["verify"])["features"][0]["id"], "FORGE-002");
+    let all = fixture.forge(&["verify", "--all"]);
+    assert_eq!(all["features"].as_array().unwrap().len(), 2, "{all}");
+    assert_eq!(fixture.forge(&["verify", "--stale"])["features"].as_array().unwrap().len(), 0);
+    fixture.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "sh:test ! -e broken"]);
+    fixture.forge(&["trust", "--yes"]);
+    assert_eq!(fixture.forge(&["verify", "--all"])["invariants"]["passed"], 1);
+    fixture.write("broken", "");
+    let broken = fixture.ends_with(&fixture.root(), 1, &["verify", "--all"]);
+    assert_eq!((&broken["passed"], &broken["invariants"]["holds"]), (&false.into(), &false.into()), "{broken}");
 }

@@ -1,9 +1,7 @@
-//! The whole story with the real program and a real event server: a session that dies, one that takes
+//! The whole story with the real program and a real event server: a session that stops, one that takes
 //! up its work and goes astray, the way back, and two agents who learn at the same time.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 
 use helmdeck_forge::events::{Envelope, Replay};
 use helmdeck_forge::subjects::{self, Subject};
@@ -12,19 +10,6 @@ use serde_json::{Value, json};
 
 use super::fixture::{Fixture, SUMS};
 use super::nats::open;
-
-/// Starts a process that works for the session, and waits until it does.
-///
-/// It ends when its input is closed.
-fn work(fixture: &Fixture) -> Child {
-    let arguments = ["session", "run", "--", "sh", "-c", "echo it runs; read -r line"];
-    let mut command = fixture.command(&fixture.root(), &arguments);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-    assert_eq!(said, "it runs\n");
-    child
-}
 
 /// Every file that git knows or would add, with its bytes.
 fn files(fixture: &Fixture) -> Vec<(String, Vec<u8>)> {
@@ -45,10 +30,10 @@ fn first_session(fixture: &Fixture) -> String {
         fixture.forge(&["features", "add", name, "--test", test]);
     }
     for id in ["FORGE-001", "FORGE-002"] {
-        let found = fixture.forge(&["features", "verify", id]);
+        let found = fixture.forge(&["verify", id])["features"][0].clone();
         assert_eq!((&found["passed"], &found["executed"]), (&json!(true), &json!(1)), "{found}");
     }
-    let halving = fixture.ends_with(&fixture.root(), 1, &["features", "verify", "FORGE-003"]);
+    let halving = fixture.ends_with(&fixture.root(), 1, &["verify", "FORGE-003"])["features"][0].clone();
     assert_eq!(halving["problem"], "no_tests_matched", "{halving}");
     let by_hand = fixture.ends_with(&fixture.root(), 9, &["features", "set", "FORGE-003", "--status", "passing"]);
     assert_eq!(text(&by_hand["message"]), "FORGE-003 is passing only when its tests have shown it");
@@ -57,8 +42,7 @@ fn first_session(fixture: &Fixture) -> String {
         ["focus", "set", "Halve a number", "--feature", "FORGE-003", "--file", "src/lib.rs", "--phase", "build"];
     fixture.forge(&focus);
     fixture.forge(&["session", "log", "Two of three work", "--next", "Halve"]);
-    let commit =
-        ["commit", "--forge", "--key", "SUM-1", "-m", "Add two sums", "--what", "Verify two", "--why", "They work"];
+    let commit = ["commit", "--key", "SUM-1", "-m", "Add two sums", "--what", "Verify two", "--why", "They work"];
     fixture.forge(&commit);
     let made = fixture.forge(&["checkpoint", "create", "--key", "SUM-1"]);
     assert_eq!((&made["tag"], &made["can_rollback_to"]), (&json!("checkpoint/SUM-1-v1"), &json!(true)), "{made}");
@@ -69,12 +53,12 @@ fn first_session(fixture: &Fixture) -> String {
 /// The next session takes over from the one that died, breaks what worked, and fails to repair it.
 fn astray(fixture: &Fixture, first: &str) -> String {
     let root = fixture.root();
-    let begun = fixture.forge(&["session", "start"]);
+    let begun = fixture.forge(&["session", "start", "--take-over"]);
     assert_eq!(begun["abandoned"], json!([first]), "{begun}");
     assert_eq!(begun["session"]["resumes"], first);
     let probed: Vec<_> = begun["probed"].as_array().unwrap().iter().map(|probed| &probed["passing"]).collect();
     assert_eq!(probed, [&json!(true), &json!(true)], "{begun}");
-    let focus = fixture.forge(&["focus", "show"]);
+    let focus = fixture.forge(&["status"]);
     assert_eq!(
         (&focus["focus"]["task"], &focus["focus"]["feature_id"]),
         (&json!("Halve a number"), &json!("FORGE-003"))
@@ -82,32 +66,26 @@ fn astray(fixture: &Fixture, first: &str) -> String {
     assert!(fixture.run(&["prime"]).stdout.contains("Halve a number"));
 
     fixture.write("src/lib.rs", &SUMS.replace("a + b", "a - b"));
-    let broken = fixture.ends_with(&root, 1, &["features", "verify", "FORGE-001"]);
+    let broken = fixture.ends_with(&root, 1, &["verify", "FORGE-001"])["features"][0].clone();
     assert_eq!((&broken["regressed"], &broken["status"]), (&json!(true), &json!("failing")), "{broken}");
     let report = fixture.forge(&["recover", "assess"]);
-    assert_eq!((&report["class"], &report["row"]), (&json!("MINOR"), &json!(8)), "{report}");
+    assert_eq!((&report["class"], &report["row"]), (&json!("MINOR"), &json!(6)), "{report}");
     assert_eq!(report["measures"]["regressions"], json!(["FORGE-001"]));
     let said = fixture.run(&["recover", "assess", "--no-verify"]).stdout;
     assert!(said.starts_with("MINOR (row "), "{said}");
     let nothing = fixture.forge(&["recover", "apply"]);
     assert_eq!(nothing["rollback"], Value::Null, "what is small is not rolled back: {nothing}");
 
-    // Each failed verification is a try; that one and the same failed is said again, and counts once.
-    for (number, wrong) in (2..).zip(["b - a", "a * b + 1", "a + b + 1"]) {
-        fixture.write("src/lib.rs", &SUMS.replace("a + b", wrong));
-        fixture.ends_with(&root, 1, &["features", "verify", "FORGE-001"]);
-        assert_eq!(fixture.forge(&["recover", "tried", "FORGE-001"])["failed"], number);
-    }
+    // The other one depends on it.
+    fixture.ends_with(&root, 1, &["verify", "FORGE-002"]);
     let report = fixture.forge(&["recover", "assess"]);
-    assert_eq!((&report["class"], &report["row"]), (&json!("MAJOR"), &json!(9)), "{report}");
+    assert_eq!((&report["class"], &report["row"]), (&json!("MAJOR"), &json!(3)), "{report}");
     fixture.forge(&["knowledge", "add", "--context", "Subtracting by mistake", "--approach", "Look at the sign"]);
     text(&begun["session"]["id"]).to_owned()
 }
 
-/// Rolls back, and returns the work tree in which to go on.
-///
-/// The rollback loses nothing, and what was learned comes along.
-fn back(fixture: &Fixture, session: &str) -> PathBuf {
+/// Rolls back. That loses nothing, and what was learned comes along.
+fn back(fixture: &Fixture, session: &str) {
     fixture.write("notes.txt", "not tracked, and worth keeping\n");
     fixture.write("staged.txt", "staged\n");
     fixture.git(&["add", "staged.txt"]);
@@ -117,20 +95,17 @@ fn back(fixture: &Fixture, session: &str) -> PathBuf {
     let done = fixture.forge(&["recover", "apply"])["rollback"].clone();
     let rescue = text(&done["rescue"]);
     assert!(rescue.starts_with(&format!("refs/forge/rescue/{session}/")), "{rescue}");
-    assert_eq!(done["target"], "forge/rollback/SUM-1-v1-1");
     for (path, bytes) in &before {
         assert_eq!(fixture.in_commit(rescue, path).as_ref(), Some(bytes), "{path} is not in the rescue");
     }
     let staged = fixture.in_commit(&format!("{rescue}^2"), "staged.txt");
     assert_eq!(staged.as_deref(), Some(b"staged\n".as_slice()), "what was only staged");
-    assert_eq!(fixture.git(&["rev-parse", "HEAD"]), head, "no branch was moved");
-    for (path, bytes) in before.iter().filter(|(path, _)| !path.starts_with(".forge/")) {
-        assert_eq!(&std::fs::read(fixture.root().join(path)).unwrap(), bytes, "{path}");
-    }
-    let there = PathBuf::from(text(&done["worktree"]));
-    assert_eq!(std::fs::read_to_string(there.join("src/lib.rs")).unwrap(), SUMS);
-    let known = fixture.forge_in(&there, &["knowledge", "export", "--format", "json"]);
-    let known: Value = serde_json::from_str(text(&known)).unwrap();
+    assert_eq!(fixture.git(&["rev-parse", "HEAD^"]), head, "the branch moved forward");
+    assert_eq!(done["made"], fixture.git(&["rev-parse", "HEAD"]));
+    let root = fixture.root();
+    assert_eq!(std::fs::read_to_string(root.join("src/lib.rs")).unwrap(), SUMS);
+    assert_eq!(std::fs::read_to_string(root.join("notes.txt")).unwrap(), "not tracked, and worth keeping\n");
+    let known = fixture.forge(&["export"])["knowledge"].clone();
     let contexts = |kind: &str| {
         let all = known["patterns"][kind].as_array().unwrap().iter();
         let mut all: Vec<String> = all.map(|entry| text(&entry["context"]).to_owned()).collect();
@@ -139,9 +114,7 @@ fn back(fixture: &Fixture, session: &str) -> PathBuf {
     };
     assert_eq!(contexts("successful"), ["Adding a sum", "Subtracting by mistake"]);
     assert!(matches!(&contexts("failed")[..], [why] if why.contains("SUM-1-v1")), "{known}");
-    let again = fixture.forge_in(&there, &["features", "verify", "FORGE-001"]);
-    assert_eq!(again["passed"], true);
-    there
+    assert_eq!(fixture.forge(&["verify", "FORGE-001"])["passed"], true);
 }
 
 /// Returns what the server keeps once nothing waits for it any more, and as often as one looks.
@@ -163,20 +136,17 @@ fn dead_session_and_rollback_are_published() {
     let root = fixture.root();
     let first = first_session(&fixture);
 
-    let mut process = work(&fixture);
-    let held = fixture.ends_with(&root, 5, &["session", "start", "--take-over"]);
-    assert_eq!(held["category"], "locked", "{held}");
-    process.kill().unwrap();
-    process.wait().unwrap();
-    // The server dies too, and no command waits for it.
+    // The server dies, and no command waits for it.
     server.kill9();
     let second = astray(&fixture, &first);
-    assert!(fixture.forge(&["events", "status"])["waiting"].as_u64().unwrap() > 0);
+    assert!(fixture.forge(&["events"])["waiting"].as_u64().unwrap() > 0);
     server.start_again();
     back(&fixture, &second);
 
-    let health = fixture.ends_with(&root, 12, &["health", "--exit-code"]);
-    assert_eq!((&health["overall"], &health["features"]["colour"]), (&json!("red"), &json!("red")), "{health}");
+    // Two of three features pass again.
+    let health = fixture.ends_with(&root, 11, &["health", "--exit-code"]);
+    let colours = (&health["overall"], &health["features"]["colour"]);
+    assert_eq!(colours, (&json!("yellow"), &json!("yellow")), "{health}");
     fixture.ends_with(&root, 9, &["session", "end"]);
     let ended = fixture.forge(&["session", "end", "--leave-dirty", "went astray; go on in the other work tree"]);
     assert_eq!(ended["session"], json!(second));
@@ -184,8 +154,8 @@ fn dead_session_and_rollback_are_published() {
     assert_eq!(again["again"], true);
 
     // What the journal has, the server has, also after one more death of it.
-    assert_eq!(fixture.forge(&["events", "send"])["waiting"], 0);
-    let told = fixture.forge(&["events", "replay"]);
+    assert_eq!(fixture.forge(&["events", "--server"])["waiting"], 0);
+    let told = fixture.forge(&["events"]);
     assert_eq!(told["gaps"], json!([]));
     let ids: Vec<String> =
         told["events"].as_array().unwrap().iter().map(|event| text(&event["id"]).to_owned()).collect();
@@ -196,7 +166,7 @@ fn dead_session_and_rollback_are_published() {
     assert_eq!(before, after);
     // Whatever became of the journal.
     std::fs::remove_file(root.join(".forge/.local/journal.jsonl")).unwrap();
-    let read = fixture.forge(&["events", "replay", "--server"]);
+    let read = fixture.forge(&["events", "--server"]);
     let read: Vec<&str> = read["events"].as_array().unwrap().iter().map(|event| text(&event["id"])).collect();
     assert!(ids.iter().all(|id| read.contains(&id.as_str())), "{read:?}");
     for subject in [
@@ -232,7 +202,7 @@ fn two_agents_merge_what_they_learned() {
     assert_ne!(sessions[0], sessions[1], "ids are given out once in all work trees");
     fixture.git(&["merge", "--quiet", "--no-edit", "other"]);
     assert_eq!(fixture.git(&["status", "--porcelain"]), "");
-    let known = fixture.run(&["knowledge", "export", "--format", "json"]).stdout;
+    let known = fixture.run(&["export"]).stdout;
     for context in ["Both of us learned this", "Only Forge learned this", "Only Axiom learned this"] {
         assert_eq!(known.matches(context).count(), 1, "{known}");
     }
@@ -270,14 +240,15 @@ fn looking_changes_nothing_on_disk() {
         &["health"][..],
         &["prime"],
         &["features", "list"],
-        &["features", "next"],
-        &["focus", "show"],
+        &["status"],
+        &["export"],
         &["knowledge", "search", "sum"],
         &["skill", "list"],
+        &["skill", "match", "review a change"],
+        &["skill", "show", "qa-review"],
         &["checkpoint", "list"],
         &["recover", "assess", "--no-verify"],
-        &["session", "status"],
-        &["events", "tail"],
+        &["events"],
         &["artifact", "list"],
     ] {
         let ended = fixture.run(look);

@@ -48,7 +48,7 @@ fn events_of_every_transport_are_published() {
     assert!(trusted.status.success(), "{}", String::from_utf8_lossy(&trusted.stderr));
     let pack = |context: &str| {
         let input = learning(context).to_string();
-        let mut command = home.command(KEY, &["run", "forge.knowledge_add", "--json", "--input", &input]);
+        let mut command = home.command(KEY, &["run", "forge.remember", "--json", "--input", &input]);
         let ran = Run::of(command.current_dir(&root).output().unwrap());
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     };
@@ -56,25 +56,25 @@ fn events_of_every_transport_are_published() {
     home.configure(&format!("[forge]\nroot = {root:?}\n{settings}"));
     let program = Program::start(&home, KEY);
     let ask = |context: &str| {
-        let answer = program.ask("POST /api/v1/packs/forge.knowledge_add", &learning(context).to_string());
+        let answer = program.ask("POST /api/v1/packs/forge.remember", &learning(context).to_string());
         assert_eq!(answer.code, 200, "{}", answer.body);
     };
     ask("Over HTTP");
     // What a busy machine did not send in a quarter of a second waits.
-    fixture.forge(&["events", "send"]);
+    fixture.forge(&["events", "--server"]);
     assert_eq!(learned(&nats, 3), ["By command", "By pack", "Over HTTP"]);
 
     // The server goes away and comes back: no call waits for it, and nothing is lost.
     nats.kill9();
     ask("While it is away");
-    let status = fixture.forge(&["events", "status"]);
+    let status = fixture.forge(&["events"]);
     assert!(status["waiting"].as_u64().unwrap() > 0, "{status}");
     nats.start_again();
     // The program sends what waits by itself.
-    wait_for("the event to be sent", || fixture.forge(&["events", "status"])["waiting"] == 0);
+    wait_for("the event to be sent", || fixture.forge(&["events"])["waiting"] == 0);
     assert_eq!(learned(&nats, 4).last().unwrap(), "While it is away");
     ask("When it is back");
-    fixture.forge(&["events", "send"]);
+    fixture.forge(&["events", "--server"]);
     let all = ["By command", "By pack", "Over HTTP", "While it is away", "When it is back"];
     assert_eq!(learned(&nats, 5), all);
 }
@@ -107,12 +107,12 @@ fn tls_server_needs_the_named_certificates() {
     let learn = |context: &str, settings: &str| {
         fixture.configure(&format!("[forge.events.team]\nurl = \"{url}\"\n{settings}"));
         fixture.forge(&["knowledge", "add", "--context", context, "--approach", "Say so"]);
-        fixture.forge(&["events", "status"])["waiting"].as_u64().unwrap()
+        fixture.forge(&["events"])["waiting"].as_u64().unwrap()
     };
     assert_eq!(learn("Nobody knows the authority", ""), 1);
     // A path may be absolute, or one from the folder of the settings.
     let waiting = learn("It is named", "certificates = \"../../keys/ca.pem\"\n");
-    let sent = fixture.forge(&["events", "send"]);
+    let sent = fixture.forge(&["events", "--server"]);
     assert!(waiting == 0 || sent["waiting"] == 0, "{sent}");
     let options = NatsOptions {
         certificates: Some(keys.join("ca.pem")),

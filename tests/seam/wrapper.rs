@@ -116,7 +116,13 @@ raises(seam.TaskNameRequired, {"cwd": "../tasked"})
 import os
 os.environ["HELMDECK_BIN"] = "/nowhere/helmdeck"
 assert seam.recall_here({}) == "" and seam.offer_save_here({}, candidate) == []
-raises(FileNotFoundError, {})
+here = pathlib.Path.cwd() / ".harness"
+assert seam.state_path({}, "plan") == here / "PLAN.md", seam.state_path({}, "plan")
+assert seam.state_path({"plan": " "}, "both") == (here / "PLAN.md", here / "progress.md")
+assert seam.state_path({}, "tracker") == here / "tracker.md"
+raises(FileNotFoundError, {"plan": "foo"})
+raises(FileNotFoundError, {"cwd": "../bound"})
+raises(ValueError, {}, "bogus")
 listed = seam.plans({})
 assert listed["plans"] == [] and [told["code"] for told in listed["warnings"]] == ["no-helmdeck"], listed
 print("well", end="")

@@ -10,14 +10,15 @@ async fn issue_is_added_changed_and_closed() {
     desk.call("issue_add", json!({"title": "Then this", "blocked_by": ["LOCAL-1"]})).await;
     let ready = desk.call("issue_list", json!({"scope": "ready"})).await;
     assert_eq!((&ready["total"], &ready["counts"]["blocked"]), (&json!(1), &json!(1)));
-    let refused = desk.refused("issue_done", json!({"key": "LOCAL-1"})).await;
+    let close = json!({"key": "LOCAL-1", "state": "Done"});
+    let refused = desk.refused("issue_set", close.clone()).await;
     assert_eq!(refused.code(), Code::Forbidden);
     let etag = desk.call("issue_show", json!({"key": "LOCAL-1"})).await["etag"].clone();
     let checked = json!({"key": "LOCAL-1", "checked": [{"criterion": "1"}], "comment": "Seen.", "if_match": etag});
     let changed = desk.call("issue_set", checked.clone()).await;
     assert_eq!(changed["issue"]["comments"][0]["text"], "Seen.");
     assert_eq!(desk.refused("issue_set", checked).await.code(), Code::Conflict);
-    let closed = desk.call("issue_done", json!({"key": "LOCAL-1"})).await;
+    let closed = desk.call("issue_set", close).await;
     assert!(closed["summary"].as_str().unwrap().contains("- [x] It works"), "{closed}");
     let shown = desk.call("issue_show", json!({"key": "LOCAL-1"})).await;
     assert_eq!((&shown["over"], &shown["summary"]), (&json!(true), &closed["summary"]));

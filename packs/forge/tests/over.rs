@@ -14,30 +14,23 @@ impl Desk {
 #[tokio::test]
 async fn in_a_session_that_ended_meanwhile_nothing_is_changed_and_everything_is_read() {
     let desk = Desk::new(true);
-    let session = desk.call("session_start", json!({})).await["session"]["id"].as_str().unwrap().to_owned();
+    let session = desk.call("start", json!({"what": "Make it answer"})).await["session"].as_str().unwrap().to_owned();
     let desk = desk.within(&session);
     let added = desk.call("features_add", json!({"name": "It answers"})).await;
     let learned = json!({"kind": "decision", "context": "c", "decision": "d", "rationale": "r"});
-    let known = desk.call("knowledge_add", learned.clone()).await;
-    desk.call("session_end", json!({})).await;
+    desk.call("remember", learned.clone()).await;
+    desk.call("done", json!({"leave": "enough"})).await;
     let head = git(desk.root(), &["rev-parse", "HEAD"]);
     let features = desk.call("features_list", json!({})).await;
     let id = &added["feature"]["id"];
     for (verb, input) in [
-        ("knowledge_add", learned),
-        ("knowledge_confirm", json!({"id": known["id"]})),
+        ("remember", learned),
         ("features_add", json!({"name": "It waits"})),
         ("features_set", json!({"id": id, "status": "in_progress"})),
-        ("features_verify", json!({"id": id})),
-        ("focus_set", json!({"task": "t"})),
-        ("session_log", json!({"text": "t"})),
-        ("session_start", json!({})),
-        ("artifact_put", json!({"kind": "docs", "name": "a.md", "text": "a"})),
-        ("skill_match", json!({"text": "t"})),
-        (
-            "commit",
-            json!({"session_commit": true, "subject": "Do it", "what": ["Do it"], "why": "It is needed.", "forge": true}),
-        ),
+        ("issue_add", json!({"title": "It waits"})),
+        ("verify", json!({"ids": [id]})),
+        ("start", json!({})),
+        ("commit", json!({"what": "Do it"})),
         ("checkpoint_create", json!({"key": "SUM-1", "message": "m"})),
     ] {
         let error = desk.refused(verb, input).await;
@@ -46,7 +39,7 @@ async fn in_a_session_that_ended_meanwhile_nothing_is_changed_and_everything_is_
     }
     assert_eq!(desk.call("features_list", json!({})).await, features);
     assert_eq!(git(desk.root(), &["rev-parse", "HEAD"]), head);
-    for verb in ["prime", "health", "knowledge_search", "features_next", "artifact_list", "skill_list", "events_tail"] {
+    for verb in ["prime", "health", "knowledge_search", "issue_list", "skill", "checkpoint_list"] {
         desk.call(verb, json!({})).await;
     }
 }

@@ -2,25 +2,23 @@
 
 mod git;
 mod issue;
-mod linear;
 mod memory;
 mod session;
+mod tracker;
 mod tried;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
-pub(crate) use issue::{
-    BranchArgs, DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs,
-};
-pub(crate) use linear::{LinearCommand, ResolveArgs};
+pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookEvent, HookKind, RecoverCommand};
+pub(crate) use issue::{DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs};
 pub(crate) use memory::{
-    ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
-    KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
+    ArtifactKind, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand, KnowledgeCommand,
+    LearnArgs, SkillCommand, SkillQuery,
 };
 pub(crate) use session::{EndArgs, ForgeSessionCommand, StartArgs};
+pub(crate) use tracker::{ResolveArgs, SyncArgs, TrackerCommand};
 pub(crate) use tried::tip;
 
 /// `helmdeck forge`.
@@ -90,9 +88,9 @@ pub(crate) enum ForgeCommand {
     Status,
     /// List the issues that can be started
     Ready,
-    /// Run the tests of the focus's feature and store the results; exit 1 if one fails
+    /// Run the tests of features and the checks of invariants, and store the results; exit 1 if one fails
     Verify {
-        /// Ids of features [default: those of the focus]
+        /// Ids of features; invariants are not checked then [default: those of the focus]
         ids: Vec<String>,
         /// All features that have tests
         #[arg(long, conflicts_with_all = ["ids", "stale"])]
@@ -108,15 +106,15 @@ pub(crate) enum ForgeCommand {
         #[arg(required = true)]
         text: Vec<String>,
     },
-    /// Add, list, change, start and close issues
+    /// Add, list, change and close issues; `forge start KEY` starts one
     #[command(subcommand, alias = "issues")]
-    Issue(IssueCommand),
-    /// List, show, fill and check the forms of new issues
+    Issue(Box<IssueCommand>),
+    /// List the forms of new issues, and fill one
     #[command(subcommand, alias = "forms")]
     Form(FormCommand),
     /// Synchronise issues with Linear or GitHub
-    #[command(subcommand, visible_aliases = ["tracker", "github"])]
-    Linear(LinearCommand),
+    #[command(subcommand)]
+    Tracker(TrackerCommand),
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {
         /// Create missing files
@@ -146,42 +144,24 @@ pub(crate) enum ForgeCommand {
         #[arg(long, value_name = "SOURCE")]
         from: Option<String>,
     },
-    /// Add, confirm, supersede, search and export knowledge
+    /// Add, replace and search knowledge
     #[command(subcommand)]
     Knowledge(KnowledgeCommand),
-    /// Manage features and run their tests
+    /// List, add and change features; `forge verify` runs their tests
     #[command(subcommand, alias = "feature")]
     Features(FeaturesCommand),
-    /// Run the checks of the invariants
-    Invariants,
-    /// Find paths in architecture.md that no longer exist
-    Architecture,
-    /// Show, set or clear the focus
+    /// Set or clear the focus; `forge status` shows it
     #[command(subcommand)]
     Focus(FocusCommand),
     /// Manage project artifacts
     #[command(subcommand, alias = "artifacts")]
     Artifact(ForgeArtifactCommand),
-    /// List, show, match and chain skills
+    /// List, show and match skills
     #[command(subcommand, alias = "skills")]
     Skill(SkillCommand),
-    /// Show the size of the scratch folder, or clean it
-    Scratch {
-        /// Remove files older than this, like 7d
-        #[arg(long, value_name = "DURATION", value_parser = helmdeck_core::duration::parse_duration)]
-        clean_older: Option<std::time::Duration>,
-        /// List what would be removed without removing it
-        #[arg(long)]
-        dry_run: bool,
-    },
     /// Commit with the project's message format: `commit "what was done"`, or the long form with -m
     Commit(CommitArgs),
-    /// Check commit messages; exit 1 if one breaks a rule
-    LintCommits {
-        /// Range of commits, like main..HEAD [default: the commits of this branch that its base lacks]
-        range: Option<String>,
-    },
-    /// Install, remove and run the git hooks for commit messages
+    /// Install, remove and run hooks of git and of coding agents
     #[command(subcommand)]
     Hook(HookCommand),
     /// Create, list and verify checkpoints
@@ -190,7 +170,7 @@ pub(crate) enum ForgeCommand {
     /// Assess damage, roll back, or resume paused work
     #[command(subcommand)]
     Recover(RecoverCommand),
-    /// Start, log, end and run work sessions
+    /// Start, log and end work sessions; `forge status` shows them
     #[command(subcommand)]
     Session(ForgeSessionCommand),
     /// Print the briefing for a new session
@@ -208,9 +188,27 @@ pub(crate) enum ForgeCommand {
         #[arg(long)]
         exit_code: bool,
     },
-    /// Show, replay and send events
-    #[command(subcommand)]
-    Events(EventsCommand),
+    /// Print events, oldest first
+    Events {
+        /// Only the last events, this many
+        #[arg(short = 'n', long, value_name = "NUMBER")]
+        lines: Option<usize>,
+        /// Only events after this number
+        #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+        after: u64,
+        /// Only events since this time (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Send the events that wait, and read from the event server: events of all work trees and clones
+        #[arg(long)]
+        server: bool,
+    },
+    /// Print features.json and knowledge.json as RFC-9060 has them
+    Export {
+        /// Write the two files into this folder instead
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
     /// Run as git's merge driver for a file of .forge/: %O %A %B %P
     MergeDriver {
         /// Common ancestor (%O)
@@ -235,45 +233,4 @@ pub(crate) enum AgentName {
     Cursor,
     /// Gemini CLI: GEMINI.md and .gemini/settings.json
     Gemini,
-}
-
-/// An event at which a hook of an agent runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AgentEvent {
-    /// Give the briefing
-    Start,
-    /// Note in the progress that the agent compacts its context
-    Compact,
-    /// End the work session
-    Stop,
-}
-
-/// `helmdeck forge events`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum EventsCommand {
-    /// Print the last events
-    Tail {
-        /// Number of events
-        #[arg(short = 'n', long, default_value_t = 20)]
-        lines: usize,
-    },
-    /// Print events from the journal, oldest first
-    Replay {
-        /// Only events after this number
-        #[arg(long, default_value_t = 0)]
-        after: u64,
-        /// Only events since this time (RFC 3339)
-        #[arg(long, value_name = "TIME")]
-        since: Option<String>,
-        /// Only events of this session
-        #[arg(long, value_name = "ID")]
-        of: Option<String>,
-        /// Read from the event server, with the events of all work trees and clones, instead of the local journal
-        #[arg(long)]
-        server: bool,
-    },
-    /// Show how many events wait for the event server
-    Status,
-    /// Send waiting events now; commands that emit events also try
-    Send,
 }

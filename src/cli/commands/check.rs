@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
-use helmdeck_conversation::Conversations;
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_engine::PackInfo;
 use helmdeck_memory::open::Location;
@@ -17,7 +15,7 @@ use helmdeck_vault::Book;
 use super::conversation_check;
 use super::report::Report;
 use crate::args::Global;
-use crate::config::{self, Loaded, Origin, Settings};
+use crate::config::{self, Loaded, Settings};
 use crate::credentials::EnvironmentSecrets;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
@@ -71,32 +69,14 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
     if let Some(settings) = loaded.settings {
         logging::start(&settings.log.level, settings.log.format, "error", output.verbose, output.quiet);
         warn(&mut report, &settings, &env);
-        let by_hand =
-            loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
-        let conversations = Conversations::default();
-        let (ring, watch) = (ring.flatten(), Mutex::default());
-        let (refused_store, system) = (OnceLock::new(), OnceLock::new());
-        let setup = Setup {
-            settings,
-            env,
-            config: global.config.clone(),
-            ring,
-            vault_ring,
-            watch,
-            conversations,
-            refused_store,
-            #[cfg(feature = "postgres")]
-            connections: std::sync::OnceLock::new(),
-            system,
-            output,
-            serves: false,
-        };
+        let setup =
+            Setup { ring: ring.flatten(), vault_ring, ..Setup::new(settings, loaded.layers, env, global, output) };
         auth(&mut report, &setup).await;
         places(&mut report, &setup);
         system_database(&mut report, &setup).await;
         store(&mut report, &setup).await;
         vault(&mut report, &setup).await;
-        conversation_check::run(&mut report, &setup, by_hand).await;
+        conversation_check::run(&mut report, &setup).await;
         packs(&mut report, &setup).await;
         sessions(&mut report, &setup).await;
         notes(&mut report, &setup);

@@ -9,15 +9,17 @@ use helmdeck_memory::Quota;
 use helmdeck_vault::{About, Book, VaultError};
 
 use super::report::Report;
+use crate::config::{Key, Origin, Setting};
 use crate::conversations::{SUMMARIZE, lacks_summarizer};
 use crate::exit::{Failure, Result};
 use crate::wire::Setup;
 
-/// Checks the settings of the conversation memory; `by_hand` says whether any of them was set.
-pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
+/// Checks the settings of the conversation memory.
+pub(super) async fn run(report: &mut Report, setup: &Setup) {
     let config = &setup.settings.conversation;
     if setup.ring.is_none() {
-        if by_hand {
+        let set = |(key, setting): (&Key, &Setting)| key[0] == "conversation" && setting.origin != Origin::Default;
+        if setup.layers.iter().any(set) {
             let message = "conversation settings are set, but no memory key, so nothing of a conversation is kept";
             report.warnings.push(message.to_owned());
         }

@@ -2,13 +2,15 @@
 //!
 //! An invalid configuration changes nothing.
 
+use std::sync::Arc;
+
 use helmdeck_engine::Engine;
 use helmdeck_server::Reload;
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Layers};
 use crate::env::ProcessEnvironment;
-use crate::exit::{Failure, Result};
+use crate::exit::Failure;
 use crate::logging;
 
 /// Settings that a reload applies; all others need a restart.
@@ -25,27 +27,13 @@ pub(super) struct Reloader {
     global: Global,
     flags: Vec<FlagSetting>,
     level: &'static str,
-    in_force: Layers,
+    in_force: Arc<Layers>,
 }
 
 impl Reloader {
-    /// Stores the configuration that a command starts with, and the default log level of the command.
-    ///
-    /// # Errors
-    /// As [`config::load`].
-    pub(super) fn new(
-        global: &Global,
-        flags: Vec<FlagSetting>,
-        env: &ProcessEnvironment,
-        level: &'static str,
-    ) -> Result<Self> {
-        let in_force = config::load(global.config.as_deref(), flags.clone(), env)?.layers;
-        Ok(Self { global: global.clone(), flags, level, in_force })
-    }
-
-    /// Returns every setting that the command started with, with its origin and without secrets.
-    pub(super) fn settings(&self) -> serde_json::Value {
-        config::show(&self.in_force, true, &[]).0
+    /// Returns a reloader. `in_force` is the configuration of the start, `level` the default log level of the command.
+    pub(super) fn new(global: &Global, flags: Vec<FlagSetting>, in_force: Arc<Layers>, level: &'static str) -> Self {
+        Self { global: global.clone(), flags, level, in_force }
     }
 
     /// Reads configuration and packs again, and logs the outcome.
@@ -68,9 +56,7 @@ impl Reloader {
     }
 
     fn configure(&mut self, env: &ProcessEnvironment, server: &Reload) -> Result<(), Failure> {
-        let loaded = config::load(self.global.config.as_deref(), self.flags.clone(), env)?;
-        let layers = loaded.layers.clone();
-        let settings = loaded.settings()?;
+        let (settings, layers) = config::load(self.global.config.as_deref(), self.flags.clone(), env)?.into_parts()?;
         server.apply(&settings.server);
         let Global { verbose, quiet, .. } = self.global;
         logging::set_level(&settings.log.level, self.level, verbose, quiet);
@@ -81,8 +67,9 @@ impl Reloader {
             let keys: Vec<String> = later.iter().map(|key| key.join(".")).collect();
             tracing::warn!(keys = keys.join(", "), "these settings have changed and need a restart");
         }
+        let in_force = Arc::make_mut(&mut self.in_force);
         for key in now {
-            self.in_force.take(&key, &layers);
+            in_force.take(&key, &layers);
         }
         Ok(())
     }

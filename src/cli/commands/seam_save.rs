@@ -169,7 +169,7 @@ impl<'a> Note<'a> {
             _ => What::Successful { context, approach: body },
         };
         let added = Sessions::new(&project).learn(Learning::new(what)).map_err(failed)?;
-        Ok(Saved { saved: true, path: format!("{target}/knowledge.json#{}", added.id) })
+        Ok(Saved { saved: true, path: format!("{target}/knowledge#{}", added.id) })
     }
 }
 
@@ -245,10 +245,10 @@ mod tests {
         let note = json!({"kind": "fix", "slug": "retry-on-429", "body": "Wait as the header says."});
         let saved = saved(folder.path(), "", &note, true).unwrap();
         let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
-        let knowledge = project.files().read(helmdeck_forge::layout::KNOWLEDGE).unwrap().unwrap();
-        let knowledge = String::from_utf8(knowledge).unwrap();
+        let knowledge = helmdeck_forge::export::export(&project).unwrap().knowledge;
+        let knowledge = serde_json::to_string(&knowledge).unwrap();
         assert!(knowledge.contains("retry on 429") && knowledge.contains("Wait as the header says."), "{knowledge}");
-        assert!(saved.saved && saved.path.contains("knowledge.json#"), "{saved:?}");
+        assert!(saved.saved && saved.path.contains("knowledge#"), "{saved:?}");
     }
 
     #[test]

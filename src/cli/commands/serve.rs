@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: ProcessEnvironmen
         .iter()
         .map(|address| -> FlagSetting { (&["server", "listen"], Value::String(address.clone()), "--listen") });
     let listen: Vec<FlagSetting> = listen.collect();
-    let reloader = Reloader::new(global, listen.clone(), &env, LEVEL)?;
-    let mut setup = Setup::load(global, listen, env, output, LEVEL)?;
+    let mut setup = Setup::load(global, listen.clone(), env, output, LEVEL)?;
+    let reloader = Reloader::new(global, listen, Arc::clone(&setup.layers), LEVEL);
     setup.serves = true;
     let threads = match setup.settings.runtime.threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
@@ -124,7 +124,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         }
         let ending = system.clone();
         tokio::spawn(async move {
-            if let Err(error) = ending.resume_key_ends().await {
+            if let Err(error) = ending.resume_ends().await {
                 tracing::warn!(%error, "the journal of ended calls cannot be read");
             }
         });
@@ -132,7 +132,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         tokio::spawn(async move { joining.stay_joined().await });
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
-    server = server.webhook(crate::webhook::receiver(&setup)?).operator(operator(&setup, reloader.settings()));
+    server = server.webhook(crate::webhook::receiver(&setup)?).operator(operator(&setup));
     let reload = server.reload();
     let server = server.auth(auth).serve(listener, stop.clone());
     let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);
@@ -255,9 +255,7 @@ async fn send_waiting(root: PathBuf, environment: ProjectEnvironment) {
         // A project that cannot be read is reported where it is used.
         let sent = tokio::task::spawn_blocking(move || {
             let project = Project::open_anyway(&root, environment).ok()??;
-            let events = Events::new(&project);
-            let waits = events.status().is_ok_and(|status| status.server && status.waiting > 0);
-            waits.then(|| events.drain(CAP).ok())?
+            Events::new(&project).drain(CAP).ok()
         });
         if let Ok(Some(drained)) = sent.await
             && drained.sent > 0
@@ -267,14 +265,14 @@ async fn send_waiting(root: PathBuf, environment: ProjectEnvironment) {
     }
 }
 
-/// Returns what the routes for operators act on. `settings` are those in force, without secrets.
-fn operator(setup: &Setup, settings: serde_json::Value) -> Operator {
-    let system = setup.system().ok();
+/// Returns what the routes for operators act on.
+fn operator(setup: &Setup) -> Operator {
+    let (system, layers) = (setup.system().ok(), Arc::clone(&setup.layers));
     let book = |ring: &KeyRing| Some(Book::new(system.clone()?, ring.clone(), Arc::new(SystemClock::default())));
     Operator {
         vault: setup.vault_ring.as_ref().and_then(book),
         keyring: setup.ring.clone().map(Arc::new),
-        settings: Arc::new(settings),
+        settings: Some(Arc::new(move || config::show(&layers, true, &[]).0)),
         version: env!("CARGO_PKG_VERSION"),
         api_tokens: setup.settings.auth.api_tokens,
         tokens_by_jwt: setup.settings.auth.tokens_by_jwt,
@@ -318,8 +316,7 @@ pub(super) async fn sweep_system(system: System) {
 
 /// Returns what a person wants to know at the start, in five lines.
 fn banner(setup: &Setup, engine: &Engine, address: SocketAddr, authenticated: bool, global: &Global) -> String {
-    let path =
-        |path: Option<&std::path::Path>| path.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+    let path = |path: Option<&Path>| path.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
     let config = config::find(global.config.as_deref(), &setup.env).ok().flatten().filter(|found| found.path.exists());
     let auth = if authenticated { "on" } else { "off, so only this machine is served" };
     let memory = match &setup.ring {
@@ -334,12 +331,14 @@ fn banner(setup: &Setup, engine: &Engine, address: SocketAddr, authenticated: bo
         served.push_str(&format!(": {}", files.join(", ")));
     }
     let data = setup.settings.data_dir().ok().map(std::path::PathBuf::as_path);
+    let project = setup.project().ok().and_then(|project| project.root);
     format!(
         "  serves   REST http://{address}/api/v1, MCP http://{address}/mcp, docs /docs, metrics /metrics\n  \
          auth     {auth}\n  memory   {memory}\n  packs    {served}\n  \
-         folders  config {}, data {}",
+         folders  config {}, data {}, project {}",
         path(config.as_ref().map(|found| found.path.as_path())),
-        path(data)
+        path(data),
+        path(project.as_deref())
     )
 }
 

@@ -3,7 +3,6 @@
 //! The compiled-in defaults define which settings exist and their types: there is no second list to keep in step.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 
 use helmdeck_core::duration::parse_size;
 use toml::{Table, Value};
@@ -40,14 +39,10 @@ pub(crate) struct Layers {
 impl Layers {
     /// Starts with the defaults.
     pub(crate) fn defaults() -> Self {
-        static READ: OnceLock<Layers> = OnceLock::new();
-        let read = READ.get_or_init(|| {
-            let mut layers = Self { settings: BTreeMap::new(), open: BTreeSet::new() };
-            // A test proves that the compiled-in file can be read.
-            layers.add_defaults(&mut Vec::new(), DEFAULTS.parse().unwrap_or_default());
-            layers
-        });
-        read.clone()
+        let mut layers = Self { settings: BTreeMap::new(), open: BTreeSet::new() };
+        // A test proves that the compiled-in file can be read.
+        layers.add_defaults(&mut Vec::new(), DEFAULTS.parse().unwrap_or_default());
+        layers
     }
 
     fn add_defaults(&mut self, at: &mut Key, table: Table) {

@@ -21,7 +21,7 @@ use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 
 pub(crate) use file::{ConfigFile, find};
-pub(crate) use layers::{DEFAULTS, Layers};
+pub(crate) use layers::{DEFAULTS, Key, Layers, Setting};
 pub(crate) use origin::{Origin, Problem};
 #[cfg(feature = "nats")]
 pub(crate) use parts::EventServer;
@@ -96,10 +96,19 @@ impl Loaded {
     /// # Errors
     /// A configuration failure that lists every problem.
     pub(crate) fn settings(self) -> Result<Settings> {
-        self.settings.ok_or_else(|| {
-            failure(&self.problems)
-                .with_hint("`helmdeck config show --origin` prints every setting and where it comes from")
-        })
+        self.into_parts().map(|(settings, _)| settings)
+    }
+
+    /// Returns the settings, and every one of them with its origin.
+    ///
+    /// # Errors
+    /// As [`Loaded::settings`].
+    pub(crate) fn into_parts(self) -> Result<(Settings, Layers)> {
+        match self.settings {
+            Some(settings) => Ok((settings, self.layers)),
+            None => Err(failure(&self.problems)
+                .with_hint("`helmdeck config show --origin` prints every setting and where it comes from")),
+        }
     }
 }
 

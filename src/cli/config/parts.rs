@@ -7,6 +7,7 @@ use std::time::Duration;
 use helmdeck_core::Identity;
 use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size, size, text};
+use helmdeck_forge::Project;
 use helmdeck_memory::Kind;
 use helmdeck_memory::open::Location;
 use helmdeck_memory::{Config, Fingerprint, KindLimits, Limits, Listen, PostgresConfig};
@@ -354,10 +355,11 @@ impl Forge {
     /// Returns the settings of the `forge.*` packs.
     ///
     /// `serves` says that callers other than the user that started the program use them; `here` is that user's folder.
+    /// A server has its project only if there is one.
     pub(crate) fn packs(&self, serves: bool, here: Option<&Path>) -> helmdeck_packs::forge::Config {
         let set = Some(&*self.root).filter(|root| !root.as_os_str().is_empty());
         helmdeck_packs::forge::Config {
-            root: set.or(here.filter(|_| !serves)).map(Path::to_owned),
+            root: set.or(here.filter(|here| !serves || matches!(Project::exists(here), Ok(true)))).map(Path::to_owned),
             run: match self.run {
                 Run::Auto => !serves,
                 Run::Yes => true,

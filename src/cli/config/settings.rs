@@ -121,14 +121,13 @@ pub(super) fn resolve(
     file: Option<&ConfigFile>,
     env: &ProcessEnvironment,
 ) -> std::result::Result<Settings, Vec<Problem>> {
-    let mut reading = Reading { layers, defaults: Layers::defaults(), problems: Vec::new() };
+    let mut reading = Reading { layers, problems: Vec::new() };
     let settings = reading.settings(file, env);
     settings.filter(|_| reading.problems.is_empty()).ok_or(reading.problems)
 }
 
 struct Reading<'a> {
     layers: &'a Layers,
-    defaults: Layers,
     problems: Vec<Problem>,
 }
 
@@ -215,9 +214,9 @@ impl Reading<'_> {
             Ok(value) => return Some(value),
             Err(message) => message,
         };
-        let mut found = Vec::new();
+        let (mut found, defaults) = (Vec::new(), Layers::defaults());
         for (key, setting) in self.layers.iter().filter(|(key, setting)| belongs(key) && set_by_hand(setting)) {
-            let mut alone = self.defaults.clone();
+            let mut alone = defaults.clone();
             let table = match alone.set(key.clone(), setting.value.clone(), setting.origin.clone()) {
                 Ok(()) => alone.table(prefix, |key, _| belongs(key)),
                 Err(_) => continue,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use helmdeck_core::trace::SpanKind;
-use helmdeck_core::{Clock, Code, Error, Timestamp, Trace};
+use helmdeck_core::{Clock, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespace, Page, Store, StoreError};
 use helmdeck_system::{Journal, JournalEntry, System};
@@ -425,26 +425,22 @@ impl Hub {
     /// Applies the deletes by other processes up to a position, within the time budget of a read.
     ///
     /// Returns whether that is done: if not, no cached answer may be used for whoever knows of these deletes.
-    ///
-    /// # Errors
-    /// `invalid_input` for a position that no server made: it must not keep a caller from the cache.
-    pub(crate) async fn catch_up(&self, position: &DeletePosition) -> Result<bool, Error> {
+    pub(crate) async fn catch_up(&self, position: &DeletePosition) -> bool {
         if self.store.not_open().is_some() {
-            return Ok(false);
+            return false;
         }
         let caught_up = async {
             match self.store.catch_up(position).await {
-                Ok(CaughtUp::NoPositions) => Ok(true),
-                Ok(CaughtUp::Mark(mark)) => Ok(self.heard.subscribe().wait_for(|heard| *heard >= mark).await.is_ok()),
-                Ok(CaughtUp::Behind) => Ok(false),
-                Err(StoreError::Invalid(why)) => Err(Error::new(Code::InvalidInput, why)),
+                Ok(CaughtUp::NoPositions) => true,
+                Ok(CaughtUp::Mark(mark)) => self.heard.subscribe().wait_for(|heard| *heard >= mark).await.is_ok(),
+                Ok(CaughtUp::Behind) => false,
                 Err(error) => {
                     tracing::debug!(%error, "the deletes of other replicas could not be read");
-                    Ok(false)
+                    false
                 }
             }
         };
-        tokio::time::timeout(self.config.read_budget, caught_up).await.unwrap_or(Ok(false))
+        tokio::time::timeout(self.config.read_budget, caught_up).await.unwrap_or(false)
     }
 
     /// Drops expired answers from the hot tier, and updates the metric of its size.

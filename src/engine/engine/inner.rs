@@ -84,8 +84,7 @@ impl JobRunner for Inner {
     fn is_behind(self: Arc<Self>, position: DeletePosition) -> BoxFuture<'static, bool> {
         Box::pin(async move {
             match &self.memory {
-                // One of an earlier memory key cannot be read any more.
-                Some(memory) => !memory.catch_up(&position).await.unwrap_or(false),
+                Some(memory) => !memory.catch_up(&position).await,
                 None => false,
             }
         })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use helmdeck_core::{Call, Code, Error, Identity, Outcome, Result, Version};
 use helmdeck_memory::{DeletePosition, KeyRing, StoreError};
+use helmdeck_system::jobs::EndedJob;
 use helmdeck_system::queue::{Accepted, JobLimits, QueuedCall};
 
 use super::document::{self, ResultLocation};
@@ -319,14 +320,18 @@ impl Jobs {
         }
     }
 
-    /// Writes jobs. If that takes too long, the keeper continues.
+    /// Writes jobs that end. If that takes too long, their ends are in the journal, and are written from there.
     async fn save_soon(&self, live: &[Arc<Live>]) {
         let saving = async {
             while !self.save(live).await {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
-        let _ = tokio::time::timeout(SAVE_FOR, saving).await;
+        let saved = tokio::time::timeout(SAVE_FOR, saving).await;
+        let (Err(_), Some(book)) = (saved, &self.book) else { return };
+        for (row, sealed) in live.iter().filter_map(|live| live.unsaved()) {
+            book.system.end_job_later(EndedJob { row, sealed, lost_error: JobError::stopped().to_document() }).await;
+        }
     }
 
     /// Ends a job with the result of its call: first it is stored, then followers are notified.

@@ -172,7 +172,7 @@ mod tests {
         let identity = Arc::new(Identity::new("t", "alice").unwrap().with_session("s").unwrap());
         let mut call = Call::new(alice.pack.clone(), "{\"a\": 1}\n", Arc::clone(&identity));
         (call.directive, call.behind) = (Directive::Refresh, true);
-        let position: DeletePosition = "p2-5-7-00112233445566778899aabbccddeeff".parse().unwrap();
+        let position: DeletePosition = "p3-1-1-5-7-00112233445566778899aabbccddeeff".parse().unwrap();
         (call.max_age, call.max_stale) = (Some(Duration::from_secs(3)), Some(Duration::ZERO));
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         call.correlation =

@@ -135,6 +135,22 @@ async fn first_list_waits_for_slow_not_broken_servers() {
 }
 
 #[tokio::test]
+async fn server_that_starts_again_stays_refused() {
+    let broken = Fixture::new();
+    broken.write("refuse", "");
+    let engine = broken.builder(named(&broken, "broken")).build();
+    engine.import_in_background();
+    engine.packs_settled().await;
+    broken.write("mute", "");
+    std::fs::remove_file(broken.path().join("refuse")).unwrap();
+    broken.until("the second start", || engine.mcp_servers()[0].state == "starting").await;
+    engine.reload();
+    let refused = engine.refused();
+    assert!(refused.iter().any(|error| error.file == "mcp:broken"), "{refused:?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
 async fn call_of_pending_manifest_waits_or_explains() {
     let (slow, broken) = (Fixture::new(), Fixture::new());
     slow.write("delay", "1");

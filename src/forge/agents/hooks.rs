@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::json;
+use strum::IntoStaticStr;
 
 use super::Agent;
 use crate::error::{Category, Result};
@@ -11,7 +12,8 @@ use crate::project::Project;
 use crate::sessions::{End, Log, Sessions};
 
 /// An event of an agent's session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Event {
     /// A session of the agent starts or goes on: it gets the briefing.
     Start,
@@ -27,12 +29,8 @@ impl Event {
 
     /// Returns the name, as commands have it.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Compact => "compact",
-            Self::Stop => "stop",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -72,7 +70,7 @@ pub fn run(project: &Project, agent: Agent, event: Event, input: &HookInput) -> 
     let answer = match event {
         Event::Start => {
             let sessions = Sessions::new(project);
-            let briefing = prime::gather(project, sessions.shown()?.as_ref(), &[])?.render(prime::budget(project)).text;
+            let briefing = prime::gather(project, sessions.shown()?.as_ref(), &[]).render(prime::budget(project)).text;
             match agent {
                 Agent::Cursor => json!({"additional_context": briefing}),
                 _ => json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": briefing}}),

@@ -1,22 +1,19 @@
 //! Our hooks in the settings of an agent, each in that agent's format.
+//!
+//! Everything else in the file stays, with its comments. An object on one line that gets a hook is written on several.
 
-use serde_json::{Value as Json, json};
+use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
+use jsonc_parser::{ParseOptions, json};
 
 use super::hooks::Event;
-use super::json_text::{Member, Node, Value, insert, parse, remove, unit};
 use super::{Agent, AgentHook};
 
 /// What every command of ours has in it.
-pub(super) const MARK: &str = "helmdeck forge hook agent";
-/// Depth of the list of an event in the settings.
-const LIST: usize = 2;
+pub(super) const MARK: &str = "helmdeck forge hook run agent-";
 
 /// Returns our hooks for an agent.
 pub(super) fn hooks(agent: Agent) -> Vec<AgentHook> {
-    Event::ALL
-        .iter()
-        .map(|event| AgentHook { event: event_name(agent, *event), command: command(agent, *event) })
-        .collect()
+    Event::ALL.map(|event| AgentHook { event: event_name(agent, event), command: command(agent, event) }).to_vec()
 }
 
 /// Returns the agent's name of an event.
@@ -37,29 +34,21 @@ const fn event_name(agent: Agent, event: Event) -> &'static str {
 /// Returns the shell command of a hook. It does nothing where the program is not installed.
 fn command(agent: Agent, event: Event) -> String {
     let (agent, event) = (agent.name(), event.name());
-    format!("command -v helmdeck >/dev/null 2>&1 || exit 0; exec {MARK} {event} {agent}")
+    format!("command -v helmdeck >/dev/null 2>&1 || exit 0; exec {MARK}{event} {agent}")
 }
 
-/// Time limit of a hook, in seconds.
-const fn timeout(event: Event) -> u64 {
-    match event {
-        Event::Start | Event::Compact => 30,
-        Event::Stop => 60,
-    }
-}
-
-/// Returns the element that stands in the list of an event.
-fn element(agent: Agent, event: Event) -> Json {
+/// Returns the element that stands in the list of an event. Its time limit is in seconds, that of Gemini in milliseconds.
+fn element(agent: Agent, event: Event) -> CstInputValue {
     let command = command(agent, event);
+    let timeout = if event == Event::Stop { 60_u64 } else { 30 };
+    let millis = timeout * 1000;
     match agent {
-        Agent::Cursor => json!({"command": command, "timeout": timeout(event)}),
-        Agent::Gemini => {
-            let hook =
-                json!({"name": "helmdeck", "type": "command", "command": command, "timeout": timeout(event) * 1000});
-            json!({"hooks": [hook]})
-        }
+        Agent::Cursor => json!({"command": command, "timeout": timeout}),
+        Agent::Gemini => json!({
+            "hooks": [{"name": "helmdeck", "type": "command", "command": command, "timeout": millis}]
+        }),
         Agent::Claude | Agent::Codex => {
-            json!({"hooks": [{"type": "command", "command": command, "timeout": timeout(event)}]})
+            json!({"hooks": [{"type": "command", "command": command, "timeout": timeout}]})
         }
     }
 }
@@ -72,55 +61,31 @@ const fn empty(agent: Agent) -> &'static str {
     }
 }
 
-/// Returns settings with our hooks; other content keeps its bytes.
+/// Returns settings with our hooks.
 ///
 /// # Errors
 /// What is wrong with the file.
 pub(super) fn with(agent: Agent, old: Option<&str>) -> Result<String, String> {
-    let mut text = match old {
-        Some(old) if !old.trim().is_empty() => old.to_owned(),
-        _ => empty(agent).to_owned(),
+    let text = old.filter(|old| !old.trim().is_empty()).unwrap_or(empty(agent));
+    let root = parse(text)?;
+    let is_there = |event: Event| {
+        let wanted = command(agent, event);
+        list(&root, agent, event)
+            .is_some_and(|list| list.elements().iter().flat_map(commands).any(|known| known == wanted))
     };
-    if Event::ALL.iter().all(|event| has(&text, agent, *event)) {
-        return Ok(text);
+    if Event::ALL.into_iter().all(is_there) {
+        return Ok(text.to_owned());
     }
     // Hooks of another version are replaced.
-    if old.is_some_and(|old| old.contains(MARK)) {
-        text = cut(agent, text)?;
-    }
-    let unit = unit(&text);
+    cut(&root, agent);
+    let hooks = root.object_value_or_create().and_then(|root| root.object_value_or_create("hooks"));
+    let hooks = hooks.ok_or("expected an object of hooks")?;
     for event in Event::ALL {
         let name = event_name(agent, event);
-        text = with_member(&text, |root| Some(root), 0, "hooks", "{}", &unit)?;
-        text = with_member(&text, |root| root.member("hooks"), 1, name, "[]", &unit)?;
-        let root = parse(&text)?;
-        let Some(list) = root.member("hooks").and_then(|hooks| hooks.member(name)) else { continue };
-        let element = pretty(&element(agent, event), &unit);
-        text = insert(&text, list, &element, &unit, LIST);
+        let list = hooks.array_value_or_create(name).ok_or_else(|| format!("expected a list at hooks.{name}"))?;
+        list.append(element(agent, event));
     }
-    Ok(text)
-}
-
-/// Adds a member to an object, unless it is there.
-fn with_member(
-    text: &str,
-    find: impl Fn(&Node) -> Option<&Node>,
-    depth: usize,
-    name: &str,
-    value: &str,
-    unit: &str,
-) -> Result<String, String> {
-    let root = parse(text)?;
-    let Some(parent) = find(&root).filter(|parent| matches!(parent.value, Value::Object(_))) else {
-        return Err("expected an object of hooks".to_owned());
-    };
-    Ok(match parent.member(name) {
-        None => insert(text, parent, &format!("\"{name}\": {value}"), unit, depth),
-        Some(there) if value == "[]" && !matches!(there.value, Value::Array(_)) => {
-            return Err(format!("expected a list at hooks.{name}"));
-        }
-        Some(_) => text.to_owned(),
-    })
+    Ok(root.to_string())
 }
 
 /// Returns settings without our hooks. `None` if nothing else was in them.
@@ -131,87 +96,79 @@ pub(super) fn without(agent: Agent, old: &str) -> Result<Option<String>, String>
     if !old.contains(MARK) {
         return Ok(Some(old.to_owned()));
     }
-    let text = cut(agent, old.to_owned())?;
+    let root = parse(old)?;
+    cut(&root, agent);
+    let text = root.to_string();
     Ok((text != empty(agent)).then_some(text))
 }
 
-/// Removes our hooks, the last one first, so that lists which were made for them go too.
-fn cut(agent: Agent, mut text: String) -> Result<String, String> {
-    let unit = unit(&text);
-    for event in Event::ALL.into_iter().rev() {
-        let name = event_name(agent, event);
-        loop {
-            let root = parse(&text)?;
-            let list = root.member("hooks").and_then(|hooks| hooks.member(name));
-            let Some((list, at)) = list.and_then(|list| Some((list, list.elements().iter().position(is_ours)?))) else {
-                break;
-            };
-            text = remove(&text, list, at, &unit, LIST);
-        }
-        text = without_empty(&text, |root| root.member("hooks"), 1, name, &unit)?;
-    }
-    without_empty(&text, |root| Some(root), 0, "hooks", &unit)
+fn parse(text: &str) -> Result<CstRootNode, String> {
+    CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())
 }
 
-/// Removes a member that is an empty list or object.
-fn without_empty(
-    text: &str,
-    find: impl Fn(&Node) -> Option<&Node>,
-    depth: usize,
-    name: &str,
-    unit: &str,
-) -> Result<String, String> {
-    let root = parse(text)?;
-    let Some(Node { value: Value::Object(members), .. }) = find(&root) else { return Ok(text.to_owned()) };
-    let is_it = |member: &Member| {
-        let container = matches!(member.node.value, Value::Array(_) | Value::Object(_));
-        member.name == name && container && member.node.is_empty()
-    };
-    match (members.iter().position(is_it), find(&root)) {
-        (Some(at), Some(parent)) => Ok(remove(text, parent, at, unit, depth)),
-        _ => Ok(text.to_owned()),
+/// Removes our hooks, with the lists that were made for them.
+fn cut(root: &CstRootNode, agent: Agent) {
+    for event in Event::ALL {
+        let Some(list) = list(root, agent, event) else { continue };
+        let ours: Vec<CstNode> = list.elements().into_iter().filter(is_ours).collect();
+        if ours.is_empty() {
+            continue;
+        }
+        ours.into_iter().for_each(CstNode::remove);
+        let Some(hooks) = hooks_of(root).filter(|_| list.elements().is_empty()) else { continue };
+        remove(&hooks, event_name(agent, event));
+        if let Some(root) = root.object_value().filter(|_| hooks.properties().is_empty()) {
+            remove(&root, "hooks");
+        }
     }
+}
+
+fn remove(object: &CstObject, name: &str) {
+    if let Some(member) = object.get(name) {
+        member.remove();
+    }
+}
+
+fn hooks_of(root: &CstRootNode) -> Option<CstObject> {
+    root.object_value()?.object_value("hooks")
+}
+
+/// Returns the list of an event.
+fn list(root: &CstRootNode, agent: Agent, event: Event) -> Option<CstArray> {
+    hooks_of(root)?.array_value(event_name(agent, event))
 }
 
 /// Says whether an element of a list has only hooks of ours.
-fn is_ours(element: &Node) -> bool {
-    let ours = |node: &Node| node.member("command").and_then(Node::text).is_some_and(|command| command.contains(MARK));
-    let hooks = element.member("hooks").map(Node::elements).unwrap_or_default();
-    ours(element) || (!hooks.is_empty() && hooks.iter().all(ours))
+fn is_ours(element: &CstNode) -> bool {
+    let commands = commands(element);
+    !commands.is_empty() && commands.iter().all(|command| command.contains(MARK))
 }
 
-/// Says whether the current hook of an event is there.
-fn has(text: &str, agent: Agent, event: Event) -> bool {
-    let Ok(root) = parse(text) else { return false };
-    let command = command(agent, event);
-    let is_it = |node: &Node| node.member("command").and_then(Node::text) == Some(command.as_str());
-    let list = root.member("hooks").and_then(|hooks| hooks.member(event_name(agent, event)));
-    list.is_some_and(|list| {
-        list.elements().iter().any(|element| {
-            is_it(element) || element.member("hooks").is_some_and(|hooks| hooks.elements().iter().any(is_it))
-        })
-    })
-}
-
-fn pretty(value: &Json, unit: &str) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    let indented = text.lines().map(|line| {
-        let rest = line.trim_start_matches(' ');
-        format!("{}{rest}", unit.repeat((line.len() - rest.len()) / 2))
-    });
-    indented.collect::<Vec<_>>().join("\n")
+/// Returns the commands of an element: its own or those of its hooks. A hook without one has an empty one.
+fn commands(element: &CstNode) -> Vec<String> {
+    let command = |node: &CstNode| node.as_object()?.get("command")?.value()?.as_string_lit()?.decoded_value().ok();
+    let hooks = element.as_object().and_then(|element| element.array_value("hooks"));
+    let all = hooks.map_or_else(|| vec![element.clone()], |hooks| hooks.elements());
+    all.iter().map(|node| command(node).unwrap_or_default()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value as Json;
+
     use super::*;
+
+    fn has(text: &str, agent: Agent, event: Event) -> bool {
+        let list = list(&parse(text).unwrap(), agent, event).unwrap();
+        list.elements().iter().flat_map(commands).any(|known| known == command(agent, event))
+    }
 
     #[test]
     fn removal_restores_every_settings_file() {
         let files = [
             "{\n  \"permissions\": { \"allow\": [\"Bash(ls:*)\", \"Read\"] }\n}\n",
             "{\n\t\"hooks\": {\n\t\t\"SessionStart\": [\n\t\t\t{ \"hooks\": [{ \"type\": \"command\", \"command\": \"mine\" }] }\n\t\t]\n\t}\n}",
-            "{ \"version\": 1, \"hooks\": { \"sessionStart\": [{ \"command\": \"mine\" }], \"stop\": [] } }",
+            "{\n  \"version\": 1,\n  \"hooks\": {\n    \"sessionStart\": [\n      { \"command\": \"mine\" }\n    ],\n    \"stop\": []\n  }\n}",
             "// comments are mine\n{\n    \"theme\": \"dark\", // too\n}\n",
         ];
         for agent in Agent::ALL {
@@ -250,7 +207,7 @@ mod tests {
         assert!(claude["hooks"]["PreCompact"].is_array() && claude["hooks"]["SessionEnd"].is_array());
         let cursor = read(Agent::Cursor);
         assert_eq!(cursor["version"], 1);
-        assert!(cursor["hooks"]["sessionEnd"][0]["command"].as_str().unwrap().ends_with("hook agent stop cursor"));
+        assert!(cursor["hooks"]["sessionEnd"][0]["command"].as_str().unwrap().ends_with("hook run agent-stop cursor"));
         let gemini = read(Agent::Gemini);
         assert_eq!(gemini["hooks"]["PreCompress"][0]["hooks"][0]["timeout"], 30_000, "milliseconds");
         assert!(read(Agent::Codex)["hooks"]["Stop"].is_array());

@@ -68,7 +68,7 @@ fn links_are_followed_only_inside_the_project() {
     std::os::unix::fs::symlink("AGENTS.md", repository.path().join("CLAUDE.md")).unwrap();
     apply(&project, Agent::Claude, false).unwrap();
     assert!(repository.path().join("CLAUDE.md").symlink_metadata().unwrap().is_symlink());
-    assert!(std::fs::read_to_string(repository.path().join("AGENTS.md")).unwrap().contains("session start"));
+    assert!(std::fs::read_to_string(repository.path().join("AGENTS.md")).unwrap().contains("forge start"));
     std::os::unix::fs::symlink("/etc/hostname", repository.path().join("GEMINI.md")).unwrap();
     assert_eq!(apply(&project, Agent::Gemini, false).unwrap_err().category, Category::Refused);
 }

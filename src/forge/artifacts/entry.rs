@@ -1,4 +1,4 @@
-//! One artifact: a line of `index.jsonl`.
+//! One artifact: a line of the index.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,15 +106,19 @@ pub struct ProjectArtifact {
     /// Cryptographic hash of its bytes, in hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Whether the line was made from the file alone, after the index was lost.
+    /// Whether the entry was made from the file alone: another clone stored it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub rebuilt: bool,
-    /// When the garbage collection removed the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub removed_at: Option<Time>,
     /// Members this program does not know.
     #[serde(flatten)]
     pub other: Members,
+}
+
+impl ProjectArtifact {
+    /// Says whether a reference names it. Of an artifact of another clone, only the content is known.
+    pub(crate) fn answers_to(&self, reference: &Reference) -> bool {
+        reference.matches(&self.triv) || self.rebuilt && reference.matches_content(&self.triv)
+    }
 }
 
 // serde asks with a reference.

@@ -1,14 +1,11 @@
 //! Artifacts of a project: code, documents and reports, named by content and origin.
 //!
-//! A file is written once and never changed. The index is append-only; a long one continues in another file. Nothing
-//! here runs an artifact.
+//! A file is written once and never changed. Nothing here runs an artifact.
 
 mod entry;
-mod gc;
 mod index;
-mod lists;
+mod rebuild;
 mod snapshot;
-mod verify;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -20,24 +17,21 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use entry::{Kind, ProjectArtifact, is_text, media_type};
-pub(crate) use gc::CHECK_REPORT;
-pub use gc::{Candidate, Gc, Gone};
-#[cfg(test)]
-pub(crate) use index::READ;
-pub use index::{BadLine, Index};
-pub(crate) use lists::{index_files, is_index};
+pub use rebuild::State;
 pub use snapshot::Snapshot;
-pub use verify::{Checked, Rebuilt, State, Verified};
 
 use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{self, Subject};
 use crate::files::LONG_LIST;
 use crate::focus::{Focus, Focused};
-use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
+use crate::layout::ARTIFACT_INDEX;
 use crate::project::Project;
 use crate::sessions::Sessions;
 use crate::triv::{self, Context, FileName, Reference, Triv};
+
+/// Name of the report of a verification of features.
+pub(crate) const VERIFICATION: &str = "verify.json";
 
 /// Metadata of an artifact to store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,7 +81,7 @@ pub struct Stored {
     pub entry: ProjectArtifact,
     /// Whether its file was there already: then only a line was added to the index.
     pub same: bool,
-    /// Warnings: unresolved references, more than `total_bytes` of artifacts, torn lines in the index.
+    /// Warnings: unresolved references, more than `total_bytes` of artifacts.
     pub warnings: Vec<String>,
 }
 
@@ -127,8 +121,6 @@ pub struct Listed {
     pub artifacts: Vec<ProjectArtifact>,
     /// How many were wanted, with those beyond the limit.
     pub total: usize,
-    /// Malformed lines of the index.
-    pub bad_lines: Vec<BadLine>,
 }
 
 /// What was produced.
@@ -175,8 +167,8 @@ impl Artifacts<'_> {
     /// The same bytes of the same kind share one file, whatever their names. Each call adds a line to the index.
     ///
     /// # Errors
-    /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential,
-    /// `Corrupt` if the index is damaged, `Usage`, `Paused`, `Locked`.
+    /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential, `Usage`, `Paused`,
+    /// `Locked`.
     pub fn put(&self, bytes: &[u8], put: &Put) -> Result<Stored> {
         self.project.check_not_paused()?;
         self.check_size(bytes.len() as u64)?;
@@ -200,19 +192,15 @@ impl Artifacts<'_> {
 
         let files = self.project.files();
         let guard = files.lock()?;
-        let (mut index, indexed) = Index::read(self.project)?;
-        index.check_sound(self.project)?;
-        if !indexed && verify::add_unindexed(self.project, &index)? > 0 {
-            index = Index::read(self.project)?.0;
-        }
         let (path, same) = self.place(put.kind, &put.name, triv.sch(), bytes)?;
         let mut warnings = Vec::new();
-        for reference in put.produced_from.iter().chain(&put.supersedes) {
-            if !index.entries.iter().any(|entry| reference.matches(&entry.triv)) {
+        let references: Vec<&Reference> = put.produced_from.iter().chain(&put.supersedes).collect();
+        let known = if references.is_empty() { Vec::new() } else { index::read(self.project)? };
+        for reference in references {
+            if !known.iter().any(|entry| entry.answers_to(reference)) {
                 warnings.push(format!("dangling: {reference} stands for no artifact"));
             }
         }
-        warnings.extend(index.bad.iter().map(|bad| format!("{ARTIFACT_INDEX}:{}: {}", bad.line, bad.what)));
         let entry = ProjectArtifact {
             triv,
             path,
@@ -230,17 +218,15 @@ impl Artifacts<'_> {
             supersedes: put.supersedes.clone(),
             sha256: Some(helmdeck_core::hex(&Sha256::digest(bytes))),
             rebuilt: false,
-            removed_at: None,
             other: crate::json::Members::default(),
         };
-        let line = line(&entry)?;
-        let list = lists::own(self.project);
+        let line = serde_json::to_string(&entry).map_err(|error| Error::usage(format!("the artifact: {error}")))?;
         // Its name may be refused too: then there must be no file with that name.
-        files.refuse_secrets(&list, line.as_bytes())?;
+        files.refuse_secrets(ARTIFACT_INDEX, line.as_bytes())?;
         if !same {
             self.create(&entry.path, bytes)?;
         }
-        files.append_to_parts(&list, &line, LONG_LIST)?;
+        files.append_to_parts(ARTIFACT_INDEX, &line, LONG_LIST)?;
         drop(guard);
         let payload = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
         events::emit(self.project, Subject::Artifact, payload);
@@ -277,7 +263,7 @@ impl Artifacts<'_> {
         let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{path} is not what its name says"));
         Err(error
             .hint("it was changed after it was stored; nothing was written over it")
-            .next("helmdeck forge artifact verify"))
+            .next("helmdeck forge artifact list"))
     }
 
     /// Finds an artifact by name, file or hash.
@@ -288,15 +274,14 @@ impl Artifacts<'_> {
     /// # Errors
     /// `NotFound` (`E_DANGLING`) if there is none, `Usage` (`E_AMBIGUOUS`) if there are several.
     pub fn get(&self, name: &str) -> Result<Got> {
-        let (index, _) = Index::read(self.project)?;
+        let entries = index::read(self.project)?;
         let reference = Reference::parse(name).ok();
         let is_hash = (6..=triv::SCH_LEN).contains(&name.len());
         let file = name.rsplit('/').next().filter(|file| file.starts_with("triv_"));
-        let found: Vec<&ProjectArtifact> = index
-            .entries
+        let found: Vec<&ProjectArtifact> = entries
             .iter()
             .filter(|entry| match (&reference, file) {
-                (Some(reference), _) => reference.matches(&entry.triv),
+                (Some(reference), _) => entry.answers_to(reference),
                 (None, Some(file)) if name == file => entry.path.rsplit('/').next() == Some(file),
                 (None, Some(_)) => entry.path.ends_with(name.trim_start_matches("./")),
                 (None, None) => is_hash && entry.triv.sch().starts_with(name),
@@ -310,8 +295,8 @@ impl Artifacts<'_> {
             let message = format!("{name} stands for {} lines of the index, of more than one file", found.len());
             return Err(Error::new(Category::Usage, "E_AMBIGUOUS", message).hint("write more of the name"));
         }
-        let made = index.entries.iter().filter(|other| other.path == entry.path).count();
-        Ok(Got { state: verify::state(self.project, entry)?, entry: entry.clone(), made })
+        let made = entries.iter().filter(|other| other.path == entry.path).count();
+        Ok(Got { state: rebuild::state(self.project, entry)?, entry: entry.clone(), made })
     }
 
     /// Returns the bytes of an artifact.
@@ -325,7 +310,7 @@ impl Artifacts<'_> {
             return Ok(bytes);
         }
         let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{} is not what was stored", entry.path));
-        Err(error.hint("it was changed after it was stored").next("helmdeck forge artifact verify"))
+        Err(error.hint("it was changed after it was stored").next("helmdeck forge artifact list"))
     }
 
     /// Lists the index entries of artifacts.
@@ -333,14 +318,11 @@ impl Artifacts<'_> {
     /// # Errors
     /// The errors of reading the index.
     pub fn list(&self, filter: &Filter) -> Result<Listed> {
-        let (index, _) = Index::read(self.project)?;
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
-        let mut artifacts: Vec<ProjectArtifact> = index
-            .entries
+        let mut artifacts: Vec<ProjectArtifact> = index::read(self.project)?
             .into_iter()
             .filter(|entry| {
-                entry.removed_at.is_none()
-                    && filter.kind.is_none_or(|kind| kind == entry.kind)
+                filter.kind.is_none_or(|kind| kind == entry.kind)
                     && is(&filter.session, &entry.session)
                     && is(&filter.linear, &entry.linear)
                     && is(&filter.skill, &entry.skill)
@@ -354,7 +336,7 @@ impl Artifacts<'_> {
         if filter.limit > 0 {
             artifacts.truncate(filter.limit);
         }
-        Ok(Listed { artifacts, total, bad_lines: index.bad })
+        Ok(Listed { artifacts, total })
     }
 
     /// Returns how long all artifacts are together, in bytes.
@@ -395,15 +377,6 @@ impl Artifacts<'_> {
         };
         focus.unwrap_or_default()
     }
-}
-
-/// Adds a line to the index.
-pub(crate) fn append(project: &Project, entry: &ProjectArtifact) -> Result<()> {
-    project.files().append_to_parts(&lists::own(project), &line(entry)?, LONG_LIST)
-}
-
-fn line(entry: &ProjectArtifact) -> Result<String> {
-    serde_json::to_string(entry).map_err(|error| Error::usage(format!("{ARTIFACTS}: {error}")))
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{Artifacts, Kind, Put, Stored};
 use crate::committed;
 use crate::error::{Category, Error, Result};
-use crate::files::etag;
+use crate::features::FeaturesFile;
 use crate::focus::Focus;
 use crate::json::{self, Members};
-use crate::layout::{FEATURES, FOCUS, KNOWLEDGE};
+use crate::knowledge::KnowledgeFile;
 
 /// In which state everything is. The same state is the same artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,10 +44,11 @@ impl Artifacts<'_> {
         let files = self.project.files();
         let guard = files.lock()?;
         let mut etags = BTreeMap::new();
-        for (name, path) in [("features", FEATURES), ("focus", FOCUS), ("knowledge", KNOWLEDGE)] {
-            etags.insert(name.to_owned(), files.read(path)?.map(|bytes| etag(&bytes)));
-        }
-        let focus = files.load_at::<Focus>(FOCUS)?.map(|loaded| loaded.value);
+        let focus = files.load::<Focus>()?;
+        etags.insert("features".to_owned(), files.load::<FeaturesFile>()?.map(|loaded| loaded.etag));
+        etags.insert("focus".to_owned(), focus.as_ref().map(|loaded| loaded.etag.clone()));
+        etags.insert("knowledge".to_owned(), files.load::<KnowledgeFile>()?.map(|loaded| loaded.etag));
+        let focus = focus.map(|loaded| loaded.value);
         drop(guard);
         let snapshot = Snapshot {
             schema_version: "1.0".to_owned(),

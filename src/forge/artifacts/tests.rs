@@ -1,23 +1,24 @@
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::artifacts::Artifacts;
 use crate::fixture::{Fixture, given, in_turn};
 use crate::focus::{Focused, SetFocus};
-use crate::init;
-use crate::repair;
 
 const MAIN: &[u8] = b"fn main() {}\n";
-const DAY: std::time::Duration = std::time::Duration::from_secs(86_400);
 
 fn code(name: &str) -> Put {
     Put::new(Kind::Code, name)
 }
 
+/// Returns the state of each file that the index names, by its name.
 fn states(fixture: &Fixture) -> Vec<(String, State)> {
-    let verified = Artifacts::new(&fixture.project).verify(None).unwrap();
+    let entries = index::read(&fixture.project).unwrap();
+    let state = |entry: &ProjectArtifact| rebuild::state(&fixture.project, entry).unwrap();
     let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
-    verified.artifacts.iter().map(|checked| (name(&checked.path), checked.state)).collect()
+    let newest: BTreeMap<_, _> = entries.iter().map(|entry| (name(&entry.path), state(entry))).collect();
+    newest.into_iter().collect()
 }
 
 #[test]
@@ -151,11 +152,7 @@ fn a_short_name_that_another_content_has_is_made_longer() {
     assert_eq!((again.same, again.entry.path), (false, format!("{folder}/triv_2d74j8qqmvtrox_a.rs")));
     assert_eq!(
         states(&fixture),
-        [
-            ("triv_2d74j8qqmvtr_a.rs".to_owned(), State::Unindexed),
-            ("triv_2d74j8qqmvtro_a.rs".to_owned(), State::Changed),
-            ("triv_2d74j8qqmvtrox_a.rs".to_owned(), State::Ok),
-        ]
+        [("triv_2d74j8qqmvtro_a.rs".to_owned(), State::Changed), ("triv_2d74j8qqmvtrox_a.rs".to_owned(), State::Ok),]
     );
     assert_eq!(artifacts.bytes(&artifacts.get(&path).unwrap().entry).unwrap_err().code, "E_CORRUPT");
 }
@@ -164,11 +161,9 @@ fn a_short_name_that_another_content_has_is_made_longer() {
 fn every_way_in_which_a_file_can_be_is_told() {
     let fixture = Fixture::new();
     let artifacts = Artifacts::new(&fixture.project);
-    assert!(artifacts.verify(None).unwrap().ok, "nothing is fine");
     for name in ["a.md", "b.md", "c.md"] {
         artifacts.put(name.as_bytes(), &Put::new(Kind::Docs, name)).unwrap();
     }
-    assert!(artifacts.verify(None).unwrap().ok);
     let path = |name: &str| {
         let all = artifacts.list(&Filter::default()).unwrap().artifacts;
         all.into_iter().find(|entry| entry.name == name).unwrap().path
@@ -177,93 +172,55 @@ fn every_way_in_which_a_file_can_be_is_told() {
     std::fs::remove_file(fixture.project.root().join(path("c.md"))).unwrap();
     fixture.repository.write(&format!("{}/triv_abc123_feature.rs", Kind::Code.folder()), "of the RFC");
     fixture.repository.write(&format!("{}/note.txt", Kind::Reports.folder()), "no artifact");
-    let verified = artifacts.verify(None).unwrap();
-    assert!(!verified.ok && !verified.over);
-    assert_eq!(verified.bytes, 4 + 4 + 10 + 11);
-    let find = |text: &str| verified.artifacts.iter().find(|checked| checked.path.contains(text)).unwrap().state;
-    assert_eq!(
-        ["a.md", "b.md", "c.md", "abc123", "note.txt"].map(find),
-        [State::Ok, State::Changed, State::Missing, State::Unindexed, State::Unindexed]
-    );
-    assert_eq!(artifacts.verify(Some("a.md")).unwrap().artifacts.len(), 1);
-    let rebuilt = artifacts.rebuild().unwrap();
-    assert_eq!((rebuilt.added, rebuilt.left.len()), (0, 2), "neither is what its name says");
+    assert_eq!(artifacts.total().unwrap(), 4 + 4 + 10 + 11);
+    let find = |text: &str| states(&fixture).into_iter().find(|(name, _)| name.contains(text)).unwrap().1;
+    assert_eq!(["a.md", "b.md", "c.md"].map(find), [State::Ok, State::Changed, State::Missing]);
+    assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 3, "neither of the others is what its name says");
 }
 
 #[test]
-fn a_lost_index_is_made_again_from_the_files() {
+fn file_without_a_line_has_an_entry() {
     let fixture = Fixture::new();
     let artifacts = Artifacts::new(&fixture.project);
     let old = artifacts.put(MAIN, &code("a.rs")).unwrap().entry;
     artifacts.put(b"text", &Put::new(Kind::Reports, "b.txt")).unwrap();
-    let index = fixture.project.root().join(ARTIFACT_INDEX);
-    std::fs::remove_file(&index).unwrap();
-    let rebuilt = artifacts.rebuild().unwrap();
-    assert_eq!((rebuilt.added, rebuilt.left.len()), (2, 0));
-    assert_eq!(artifacts.rebuild().unwrap().added, 0);
+    // As in another clone: git does not have the index.
+    std::fs::remove_file(fixture.project.root().join(ARTIFACT_INDEX)).unwrap();
     let new = artifacts.get(&old.path).unwrap().entry;
     assert!(new.rebuilt && new.session.is_none());
     assert_eq!((new.triv.sch(), &new.path, new.bytes), (old.triv.sch(), &old.path, old.bytes));
-    assert_ne!(new.triv.uuid(), old.triv.uuid());
-    assert!(artifacts.verify(None).unwrap().ok);
-
-    // The next `put` rebuilds a lost index too.
-    std::fs::remove_file(&index).unwrap();
+    for name in [old.triv.to_string(), new.triv.to_string()] {
+        assert_eq!(artifacts.get(&name).unwrap().entry, new, "{name}");
+    }
+    assert!(states(&fixture).iter().all(|(_, state)| *state == State::Ok));
     let from = Reference::parse(&format!("triv:{}_000_000", old.triv.sch())).unwrap();
-    artifacts.put(b"new", &Put { supersedes: Some(from), ..code("c.rs") }).unwrap();
+    let stored = artifacts.put(b"new", &Put { supersedes: Some(from), ..code("c.rs") }).unwrap();
+    assert!(stored.warnings.is_empty(), "{stored:?}");
     assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 3);
 }
-
 #[test]
-fn an_index_cut_at_any_byte_loses_at_most_the_line_that_was_being_written() {
-    let fixture = Fixture::new();
-    let artifacts = Artifacts::new(&fixture.project);
-    artifacts.put(MAIN, &code("a.rs")).unwrap();
-    let first = fixture.text(ARTIFACT_INDEX);
-    artifacts.put("é".as_bytes(), &code("é.rs")).unwrap();
-    let whole = fixture.text(ARTIFACT_INDEX).into_bytes();
-    for end in first.len()..whole.len() {
-        let index = Index::parse(&whole[..end]);
-        // Only the line feed is missing.
-        let both = end == whole.len() - 1;
-        assert_eq!(index.entries.len(), if both { 2 } else { 1 }, "cut at {end}");
-        let torn = index.bad.iter().filter(|bad| bad.torn).count();
-        assert_eq!((torn, index.bad.len()), if both || end == first.len() { (0, 0) } else { (1, 1) }, "cut at {end}");
-    }
-    std::fs::write(fixture.project.root().join(ARTIFACT_INDEX), &whole[..whole.len() - 20]).unwrap();
-    assert_eq!(
-        artifacts.verify(None).unwrap().bad_lines,
-        [BadLine { line: 2, torn: true, what: "the line is torn".into() }]
-    );
-    let stored = artifacts.put(b"three", &code("c.rs")).unwrap();
-    assert_eq!(stored.warnings, [format!("{ARTIFACT_INDEX}:2: the line is torn")]);
-    let listed = artifacts.list(&Filter::default()).unwrap();
-    assert_eq!((listed.total, listed.bad_lines.len()), (2, 1));
-    // The file of the torn line exists, and the index gets its line again.
-    assert_eq!(artifacts.rebuild().unwrap().added, 1);
-}
-
-#[test]
-fn a_damaged_index_is_loud_and_nothing_is_added() {
+fn unreadable_line_costs_only_what_it_said() {
     let fixture = Fixture::new();
     let artifacts = Artifacts::new(&fixture.project);
     artifacts.put(MAIN, &code("a.rs")).unwrap();
     let good = fixture.text(ARTIFACT_INDEX);
-    let twice = good.replacen('{', "{\"kind\":\"code\",", 1);
-    let outside = good.replace(".forge/memory/artifacts/code/", "../../");
-    for bad in ["<<<<<<< ours\n", "\0\0\0\0\n", "[]\n", "{\"triv\":1}\n", "\u{feff}{\n", &twice, &outside] {
-        let text = format!("{good}{bad}{good}");
-        fixture.repository.write(ARTIFACT_INDEX, &text);
-        let error = artifacts.put(b"b", &code("b.rs")).unwrap_err();
-        assert_eq!((error.code, error.category.exit_code()), ("E_CORRUPT", 8), "{bad:?}");
-        assert!(error.message.contains("index.jsonl:2:"), "{error}");
-        assert_eq!(fixture.text(ARTIFACT_INDEX), text);
-        assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 1, "what can be read is read");
-        assert!(!artifacts.verify(None).unwrap().ok);
+    artifacts.put("é".as_bytes(), &code("é.rs")).unwrap();
+    let whole = fixture.text(ARTIFACT_INDEX).into_bytes();
+    let list = || artifacts.list(&Filter::default()).unwrap().artifacts;
+    for end in good.len()..whole.len() {
+        std::fs::write(fixture.project.root().join(ARTIFACT_INDEX), &whole[..end]).unwrap();
+        // Only the line feed is missing.
+        let rebuilt = list().iter().filter(|entry| entry.rebuilt).count();
+        assert_eq!((list().len(), rebuilt), (2, usize::from(end < whole.len() - 1)), "cut at {end}");
     }
-    assert_eq!(fixture.project.files().list(&Kind::Code.folder()).unwrap().len(), 1);
+    let outside = good.replace(".forge/memory/artifacts/code/", "../../");
+    for bad in ["<<<<<<< ours\n", "\0\0\0\0\n", "[]\n", "{\"triv\":1}\n", "\u{feff}{\n", &outside] {
+        fixture.repository.write(ARTIFACT_INDEX, format!("{good}{bad}{good}"));
+        assert_eq!(list().len(), 2, "{bad:?}");
+        assert!(artifacts.put("é".as_bytes(), &code("é.rs")).unwrap().same, "{bad:?}");
+        assert!(list().iter().all(|entry| !entry.rebuilt), "{bad:?}");
+    }
 }
-
 #[test]
 fn only_a_file_is_stored() {
     let fixture = Fixture::new();
@@ -286,7 +243,6 @@ fn too_large_is_refused_and_too_much_is_told() {
     assert_eq!(artifacts.put_file(&fixture.project.root().join("big"), &code("c")).unwrap_err().code, "E_TOO_LARGE");
     let stored = artifacts.put(b"dddddd", &code("d")).unwrap();
     assert!(stored.warnings[0].contains("16 bytes, more than 15"), "{:?}", stored.warnings);
-    assert!(artifacts.verify(None).unwrap().over);
 }
 
 #[test]
@@ -317,45 +273,6 @@ fn bytes_of_any_kind_are_stored_as_they_are_but_no_secret() {
 }
 
 #[test]
-fn only_what_nothing_names_goes_and_only_if_git_has_it() {
-    let fixture = Fixture::new();
-    let artifacts = Artifacts::new(&fixture.project);
-    let put = |text: &str, put: Put| artifacts.put(text.as_bytes(), &put).unwrap().entry;
-    let report = |name: &str| Put::new(Kind::Reports, name);
-    let old = put("old", report("old.txt"));
-    let source = put("source", report("source.txt"));
-    let evidence = put("evidence", report("evidence.txt"));
-    let replaced = put("replaced", report("replaced.txt"));
-    put("made", Put { produced_from: vec![(&source.triv).into()], ..report("made.txt") });
-    put("new", Put { supersedes: Some((&replaced.triv).into()), ..report("new.txt") });
-    fixture.repository.write(crate::layout::FEATURES, format!("{{\"evidence\": \"{}\"}}", evidence.triv));
-    let ask = Gc::default();
-    assert!(artifacts.gc(&ask).unwrap().removed.is_empty(), "git has none of them");
-    assert_eq!(artifacts.gc(&ask).unwrap().uncommitted[0].path, replaced.path);
-    fixture.repository.commit("Artifacts");
-    fixture.at("2026-01-24T12:00:00Z");
-    put("young", report("young.txt"));
-
-    let asked = artifacts.gc(&ask).unwrap();
-    assert_eq!(asked.removed, [Candidate { path: replaced.path.clone(), bytes: 8, reason: "superseded".into() }]);
-    assert!(fixture.has(&replaced.path), "it was only asked");
-    let by_age = Gc { older: Some(7 * DAY), ..Gc::default() };
-    let asked = artifacts.gc(&by_age).unwrap();
-    assert_eq!((asked.removed.len(), asked.needed), (4, 2), "{asked:?}");
-    assert!(artifacts.gc(&Gc { kind: Some(Kind::Docs), ..by_age }).unwrap().removed.is_empty());
-
-    let done = artifacts.gc(&Gc { apply: true, ..Gc::default() }).unwrap();
-    assert_eq!((done.removed.len(), done.bytes, done.applied), (1, 8, true));
-    assert!(!fixture.has(&replaced.path) && fixture.has(&old.path));
-    assert_eq!(artifacts.get(&replaced.triv.to_string()).unwrap().state, State::Removed);
-    assert!(artifacts.verify(None).unwrap().ok);
-    assert!(artifacts.gc(&Gc::default()).unwrap().removed.is_empty());
-    // It may come back.
-    let again = put("replaced", report("replaced.txt"));
-    assert_eq!((again.path.as_str(), artifacts.get(&again.path).unwrap().state), (replaced.path.as_str(), State::Ok));
-}
-
-#[test]
 fn a_snapshot_says_in_which_state_everything_was() {
     let fixture = Fixture::new();
     let head = fixture.repository.commit("First");
@@ -379,8 +296,8 @@ fn reading_changes_nothing() {
     let fixture = Fixture::new();
     let artifacts = Artifacts::new(&fixture.project);
     assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 0);
-    assert!(artifacts.verify(None).unwrap().ok && artifacts.gc(&Gc::default()).unwrap().removed.is_empty());
-    assert!(!fixture.has(ARTIFACTS) && !fixture.has(crate::layout::LOCAL));
+    assert_eq!(states(&fixture), []);
+    assert!(!fixture.has(crate::layout::ARTIFACTS) && !fixture.has(crate::layout::LOCAL));
 }
 
 #[test]
@@ -389,10 +306,10 @@ fn eight_processes_lose_no_artifact() {
     fixture.eight("artifacts::tests::a_worker_stores");
     let artifacts = Artifacts::new(&fixture.project);
     let listed = artifacts.list(&Filter::default()).unwrap();
-    assert_eq!((listed.total, listed.bad_lines.len()), (200, 0));
-    let verified = artifacts.verify(None).unwrap();
-    assert!(verified.ok);
-    assert_eq!(verified.artifacts.len(), 20, "they stored the same twenty");
+    assert_eq!(listed.total, 200);
+    let states = states(&fixture);
+    assert!(states.iter().all(|(_, state)| *state == State::Ok));
+    assert_eq!(states.len(), 20, "they stored the same twenty");
 }
 
 #[test]
@@ -419,7 +336,7 @@ fn an_index_that_grows_for_ever_is_read_for_ever() {
     let fixture = Fixture::new();
     let artifacts = Artifacts::new(&fixture.project);
     let first = artifacts.put(MAIN, &code("a.rs")).unwrap().entry;
-    let part = |n: usize| format!(".forge/memory/artifacts/index.{n}.jsonl");
+    let part = |n: usize| format!(".forge/.local/artifacts.{n}.jsonl");
     // As if two parts had been filled; in the second one, something was removed.
     let padding = format!("\"pad\":\"{}\"", "x".repeat(4 << 10));
     let line = |triv: &Triv| {
@@ -437,19 +354,12 @@ fn an_index_that_grows_for_ever_is_read_for_ever() {
         assert!(fixture.has(&part(n)) && !fixture.has(&part(n + 1)));
         assert_eq!(fixture.text(ARTIFACT_INDEX).lines().count(), 1, "a new part");
     }
-    assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 2 * 1_100 + 1);
+    assert_eq!(
+        artifacts.list(&Filter::default()).unwrap().total,
+        2 * 1_100 + 2,
+        "the line of one artifact was overwritten"
+    );
     assert_eq!(artifacts.get(&line_of(&fixture.text(&part(1)))).unwrap().entry.name, "old.rs");
-    let doctor = init::doctor(&fixture.project, false).unwrap();
-    assert!(!doctor.found.iter().any(|found| found.path.contains("index.")), "{doctor:?}");
-
-    // Damage in an older part is damage.
-    let damaged = fixture.text(&part(1)).replacen("{\"pad\"", "{pad", 1);
-    fixture.repository.write(&part(1), &damaged);
-    let error = artifacts.put(b"c", &code("c.rs")).unwrap_err();
-    assert!(error.category.exit_code() == 8 && error.message.starts_with(&part(1)), "{error}");
-    assert_eq!(repair::damaged(&fixture.project).unwrap(), [part(1)]);
-    repair::repair(&fixture.project, &part(1), crate::repair::RepairRequest { yes: true, from: None }).unwrap();
-    artifacts.put(b"c", &code("c.rs")).unwrap();
 }
 
 fn line_of(text: &str) -> String {
@@ -486,24 +396,25 @@ fn what_could_not_be_read_again_is_not_stored() {
 }
 
 #[test]
-fn gc_removes_older_verify_reports_but_those_that_are_named() {
+fn reports_that_newer_evidence_replaces_are_removed() {
     let fixture = Fixture::new();
     let artifacts = Artifacts::new(&fixture.project);
-    let put = |day: u32, text: &str| {
-        fixture.at(&format!("2025-12-{day}T12:00:00Z"));
-        artifacts.put(text.as_bytes(), &Put::new(Kind::Reports, "verify_forge-001.json")).unwrap().entry
+    let remove = || crate::features::remove_superseded_reports(&fixture.project).unwrap();
+    let put = |day: u32, ids: &[&str]| {
+        let passes: BTreeMap<_, _> = ids.iter().map(|id| (*id, serde_json::json!({"executed": 1}))).collect();
+        let report =
+            serde_json::json!({"at": format!("2025-12-{day}T12:00:00Z"), "code_tree": null, "features": passes});
+        artifacts.put(report.to_string().as_bytes(), &Put::new(Kind::Reports, VERIFICATION)).unwrap().entry
     };
-    let (named, old, newest) = (put(20, "one"), put(21, "two"), put(22, "three"));
-    fixture.at("2025-12-23T12:00:00Z");
-    artifacts.put(b"other", &Put::new(Kind::Reports, "verify_forge-002.json")).unwrap();
-    fixture
-        .repository
-        .write(&format!("{}/A-1-v1.json", crate::layout::CHECKPOINTS), format!("{{\"report\": \"{}\"}}", named.triv));
-    fixture.repository.run(&["config", "user.name", "Ann"]);
-    fixture.repository.run(&["config", "user.email", "ann@example.com"]);
-    fixture.repository.commit("Reports");
-    let gone = artifacts.gc(&Gc { apply: true, ..Gc::default() }).unwrap();
-    assert_eq!(gone.removed.iter().map(|one| &one.path).collect::<Vec<_>>(), [&old.path]);
-    assert_eq!(gone.needed, 1, "a checkpoint names the first");
-    assert!(fixture.has(&named.path) && fixture.has(&newest.path));
+    let (both, old) = (put(20, &["FORGE-001", "FORGE-002"]), put(21, &["FORGE-001"]));
+    let newest = put(22, &["FORGE-001"]);
+    assert_eq!(remove(), std::slice::from_ref(&old.path), "nothing else shows FORGE-002");
+    fixture.repository.write(
+        &format!("{}/A-1-v1.json", crate::layout::CHECKPOINTS),
+        r#"{"timestamp": "2025-12-22T12:00:00Z", "code_tree": "0", "passes": {"FORGE-001": {"executed": 1}}}"#,
+    );
+    assert_eq!(remove(), std::slice::from_ref(&newest.path), "the checkpoint shows it");
+    assert_eq!(remove(), [""; 0]);
+    assert_eq!(artifacts.get(&old.triv.to_string()).unwrap().state, State::Missing);
+    assert!(fixture.has(&both.path));
 }

@@ -4,32 +4,37 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::list::{Checkpoints, print};
 use super::manifest::{Check, Manifest};
-use super::name::{NO_KEY, Name, PREFIX};
+use super::name::{NO_KEY, Name};
 use crate::error::{Category, Error, Result};
-use crate::files::etag;
+use crate::features::{CodeSnapshot, Evidence, FeaturesFile};
 use crate::git::{Created, Git, Oid};
 use crate::issues::{self, Done};
 use crate::json::Members;
+use crate::knowledge::KnowledgeFile;
 use crate::layout;
-use crate::recovery::{Recovery, memory};
+use crate::recovery::{Paused, Recovery, memory};
 use crate::runner::{self, Line, Ran};
 use crate::trust;
+use helmdeck_core::text::count;
 
 /// Timeout of a query to a remote.
 const REMOTE: Duration = Duration::from_secs(10);
 /// Timeout of a push.
 const PUSH: Duration = Duration::from_secs(60);
+/// Number of bytes of a failed check's output that are shown: its end.
+const OUTPUT: usize = 600;
 /// Maximum number of taken names to try before giving up.
 const TRIES: u32 = 100;
 
+/// Number of checkpoints without an issue that each clone numbers in a block of its own.
+const BLOCK: u32 = 100;
+
 /// Request to create a checkpoint.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Create {
     /// The issue key. Default: that of the focus, or `session` if it has none.
     pub key: Option<String>,
@@ -66,7 +71,15 @@ pub struct Made {
     pub manifest: Manifest,
 }
 
-/// State of the repository. A checkpoint is made only of the state that was checked.
+/// What was checked: a checkpoint is made only of this code.
+#[derive(Debug)]
+pub(crate) struct CheckedCode {
+    commands: Vec<String>,
+    checks: Vec<Check>,
+    code_tree: Option<String>,
+}
+
+/// State of the repository.
 #[derive(Debug, PartialEq, Eq)]
 struct Stand {
     head: Oid,
@@ -81,17 +94,13 @@ impl Stand {
     /// `Refused` if the tree is not clean outside `.forge/`, a git operation is in progress, or there is no
     /// commit.
     fn of(git: &Git) -> Result<Self> {
-        if let Some(operation) = git.operation()? {
-            let message = format!("git is in the middle of a {}", operation.name());
-            return Err(Error::new(Category::Refused, "E_OPERATION", message)
-                .hint("finish it first")
-                .next("git status"));
-        }
+        check_operation(git)?;
         let status = git.status()?;
         let dirty: Vec<&str> = status.outside(git.memory()).collect();
         if !dirty.is_empty() {
             let some = dirty.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-            let message = format!("{} paths are not committed: {some}", dirty.len());
+            let verb = if dirty.len() == 1 { "is" } else { "are" };
+            let message = format!("{} {verb} not committed: {some}", count(dirty.len(), "path"));
             return Err(Error::new(Category::Refused, "E_DIRTY", message)
                 .hint("a checkpoint is a commit: commit first")
                 .next("git status"));
@@ -111,37 +120,61 @@ impl Checkpoints<'_> {
     /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if the
     /// tree is not clean outside `.forge/` or a git operation is in progress; `Refused` (`E_NO_CHECKS`)
     /// if no command is set and the default cannot work here; `Stale` (`E_MOVED`) if
-    /// HEAD or the tree changed while the checks ran. In all cases there is neither a tag nor a file.
+    /// the code changed while the checks ran. In all cases there is neither a tag nor a file.
     pub fn create(&self, asked: &Create) -> Result<Made> {
-        // A new checkpoint ends a pause whose only reason is a missing one.
-        let paused = Recovery::new(self.project).paused_for_want_of_a_checkpoint()?;
-        if paused.is_none() {
+        Stand::of(self.project.git()?)?;
+        self.make(asked, self.check(asked)?)
+    }
+
+    /// Checks everything that can refuse a checkpoint but uncommitted code, and runs the checks on the code of the work tree.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) fn check(&self, asked: &Create) -> Result<CheckedCode> {
+        if self.paused()?.is_none() {
             self.project.check_not_paused()?;
         }
         let git = self.project.git()?;
-        let key = self.key(asked)?;
-        let text = asked.message.clone().unwrap_or_else(|| format!("Checkpoint of {key}"));
+        check_operation(git)?;
         // Scan every text of the tag for secrets before any command runs.
-        let texts = [&[text.clone()][..], &asked.verify, &asked.closes].concat().join("\n");
+        let texts = [&[self.text(asked)?][..], &asked.verify, &asked.closes].concat().join("\n");
         self.project.files().check_secrets("the message of the tag", texts.as_bytes())?;
         let close = Done { anyway: asked.anyway.clone(), ..Done::default() };
         for key in &asked.closes {
             self.project.issues().closable(key, &close)?;
         }
+        let code_tree = CodeSnapshot::of_work_tree(git)?.tree;
+        let (commands, checks) = self.run(asked)?;
+        Ok(CheckedCode { commands, checks, code_tree })
+    }
+
+    /// Makes a checkpoint of HEAD, if its code is what was checked.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) fn make(&self, asked: &Create, checked: CheckedCode) -> Result<Made> {
+        let git = self.project.git()?;
+        let paused = self.paused()?;
+        let (key, text) = (self.key(asked)?, self.text(asked)?);
+        let close = Done { anyway: asked.anyway.clone(), ..Done::default() };
         let before = Stand::of(git)?;
-        let (commands, checks) = self.check(asked)?;
+        if checked.code_tree.as_ref() != Some(&before.code_tree) {
+            return Err(moved());
+        }
         let mut warnings = Vec::new();
-        let committed = git.document_at(&before.head, layout::FEATURES)?;
-        if self.project.files().read(layout::FEATURES)?.is_some_and(|now| Some(now) != committed) {
+        let committed = git.document_at::<FeaturesFile>(&before.head)?;
+        if self.project.files().load::<FeaturesFile>()?.is_some_and(|now| Some(now.value) != committed) {
             // The contract is read from the commit.
-            warnings.push(format!("{} is not committed as it stands: what differs is not agreed", layout::FEATURES));
+            warnings.push(
+                "features changed since the last commit: their tests are read as that commit has them".to_owned(),
+            );
         }
         let mut taken = self.taken_elsewhere(git, asked, &mut warnings);
         // Do the slow steps before the lock. A name that is taken meanwhile is detected when the tag is made.
         let known = self.list()?;
         taken.extend(known.iter().filter_map(|checkpoint| Name::parse(&checkpoint.name)));
         let parent = known.iter().find(|checkpoint| checkpoint.state == super::State::Ok);
-        let mut manifest = self.manifest(git, &before, asked, commands, checks)?;
+        let mut manifest = self.manifest(git, &before, asked, checked.commands, checked.checks)?;
         manifest.parent_checkpoint = parent.map(|parent| parent.tag.clone());
 
         let guard = self.project.common_lock()?;
@@ -178,9 +211,20 @@ impl Checkpoints<'_> {
             warnings,
             manifest,
         };
-        Recovery::new(self.project).all_is_well();
         memory::tell_checkpoint(self.project, &made);
         Ok(made)
+    }
+
+    /// Returns the pause that a new checkpoint ends, because its only reason is a missing one.
+    fn paused(&self) -> Result<Option<Paused>> {
+        Recovery::new(self.project).paused_for_want_of_a_checkpoint()
+    }
+
+    fn text(&self, asked: &Create) -> Result<String> {
+        Ok(match &asked.message {
+            Some(message) => message.clone(),
+            None => format!("Checkpoint of {}", self.key(asked)?),
+        })
     }
 
     fn key(&self, asked: &Create) -> Result<String> {
@@ -191,7 +235,7 @@ impl Checkpoints<'_> {
     }
 
     /// Runs the invariants, then the commands. No lock is held.
-    fn check(&self, asked: &Create) -> Result<(Vec<String>, Vec<Check>)> {
+    fn run(&self, asked: &Create) -> Result<(Vec<String>, Vec<Check>)> {
         let verify = &self.project.config().verify;
         let commands = match asked.verify.is_empty() {
             true => self.project.checks().ok_or_else(no_checks)?.to_vec(),
@@ -210,14 +254,10 @@ impl Checkpoints<'_> {
         let mut checks = Vec::new();
         for (command, run, timeout) in all {
             let ran = runner::check(self.project, run, timeout)?;
-            let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
-                if !ran.timed_out {
-                    Recovery::new(self.project).tried_command(command);
-                }
-                return Err(failed(command, timeout, &ran, report.as_deref()));
+                return Err(failed(command, timeout, &ran));
             }
-            let check = Check { cmd: command.clone(), exit: ran.exit, ms: ran.ms, report, other: Members::default() };
+            let check = Check { cmd: command.clone(), exit: ran.exit, ms: ran.ms, other: Members::default() };
             checks.push(check);
         }
         Ok((commands, checks))
@@ -226,8 +266,9 @@ impl Checkpoints<'_> {
     /// Returns the names that are taken on the remote that this clone's tags go to.
     fn taken_elsewhere(&self, git: &Git, asked: &Create, warnings: &mut Vec<String>) -> Vec<Name> {
         let Ok(Some(remote)) = remote(git, asked) else { return Vec::new() };
-        match git.remote_tags(&remote, PREFIX, REMOTE) {
-            Ok(tags) => tags.iter().filter_map(|tag| Name::parse(tag)).collect(),
+        let prefix = Self::prefix(git);
+        match git.remote_tags(&remote, &prefix, REMOTE) {
+            Ok(tags) => tags.iter().filter_map(|tag| Name::parse(tag.strip_prefix(&prefix)?)).collect(),
             Err(error) => {
                 warnings.push(format!("{remote} was not asked for its checkpoints: {error}"));
                 Vec::new()
@@ -243,29 +284,42 @@ impl Checkpoints<'_> {
         verified_by: Vec<String>,
         checks: Vec<Check>,
     ) -> Result<Manifest> {
-        let features = memory::features(self.project)?;
-        let knowledge = self.project.files().read(layout::KNOWLEDGE)?;
+        let (features, standings) = memory::features(self.project)?;
+        let passing = features.features.iter().zip(&standings).filter(|(_, standing)| standing.counts());
+        let features_passing: Vec<String> = passing.map(|(feature, _)| feature.id.clone()).collect();
+        let knowledge = self.project.files().load::<KnowledgeFile>()?;
         Ok(Manifest {
             schema_version: Some("1.0".to_owned()),
             tag: String::new(),
             commit: stand.head.to_string(),
             timestamp: self.project.environment().now().seconds(),
             verified_by,
-            features_passing: features.passing,
+            passes: Evidence::read(self.project)?.of_code(&stand.code_tree, &features_passing),
+            features_passing,
             linear_issues_closed: asked.closes.clone(),
             can_rollback_to: !checks.is_empty(),
             tree: Some(stand.tree.to_string()),
             code_tree: Some(stand.code_tree.clone()),
-            patch_id: git.patch_id(&stand.head)?,
+            patch_id: git.patch_id(None, &stand.head)?,
+            branch_patch_id: self.branch_patch_id(git, &stand.head)?,
             branch: git.branch()?,
             session: memory::session(self.project),
             checks,
-            features_total: Some(features.total),
-            knowledge_etag: knowledge.as_deref().map(etag),
+            features_total: u32::try_from(standings.len()).ok(),
+            knowledge_etag: knowledge.map(|loaded| loaded.etag),
             parent_checkpoint: None,
             tool_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             other: Members::default(),
         })
+    }
+
+    /// Returns the id of the patch of the whole branch: a squash merge makes one commit of it.
+    fn branch_patch_id(&self, git: &Git, head: &Oid) -> Result<Option<String>> {
+        let Some((_, base)) = git.base(self.project.config().git.base.as_deref())? else { return Ok(None) };
+        match git.merge_base(&base, head)? {
+            Some(left_at) if left_at != *head => Ok(git.patch_id(Some(&left_at), head)?),
+            _ => Ok(None),
+        }
     }
 
     /// Creates the tag with the next free number.
@@ -280,7 +334,7 @@ impl Checkpoints<'_> {
         self.project.files().check_secrets("the message of the tag", first.as_bytes())?;
         for _ in 0..TRIES {
             let name = self.next(key, taken)?;
-            manifest.tag = name.tag();
+            manifest.tag = format!("{}{name}", Self::prefix(git));
             let message = manifest.message(text).map_err(invalid)?;
             match git.create_tag(&manifest.tag, &at, &message)? {
                 Created::Created => return Ok(name),
@@ -293,17 +347,12 @@ impl Checkpoints<'_> {
             format!("{TRIES} names of checkpoints of {key} in a row were taken"),
         ))
     }
-}
 
-/// Number of checkpoints without an issue that each clone numbers in a block of its own.
-const BLOCK: u32 = 100;
-
-impl Checkpoints<'_> {
     /// Returns the next name.
     ///
     /// Without an issue, two clones that know nothing of each other give different numbers.
     fn next(&self, key: &str, taken: &[Name]) -> Result<Name> {
-        if key == NO_KEY && self.project.config().files.per_entry {
+        if key == NO_KEY {
             let block = u32::try_from(issues::base(self.project) / issues::BLOCK).unwrap_or_default();
             let own = block * BLOCK..(block + 1) * BLOCK;
             let first = (block > 0).then(|| Name { key: key.to_owned(), number: own.start });
@@ -348,22 +397,23 @@ fn push(git: &Git, asked: &Create, tag: &str, warnings: &mut Vec<String>) -> boo
     }
 }
 
+fn check_operation(git: &Git) -> Result<()> {
+    let Some(operation) = git.operation()? else { return Ok(()) };
+    let message = format!("git is in the middle of a {}", operation.name());
+    Err(Error::new(Category::Refused, "E_OPERATION", message).hint("finish it first").next("git status"))
+}
+
 fn moved() -> Error {
-    Error::new(Category::Stale, "E_MOVED", "HEAD or the work tree changed while the checks ran")
+    Error::new(Category::Stale, "E_MOVED", "the code changed while the checks ran")
         .hint("what was checked is not what is there now: try again")
 }
 
-fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> Error {
+fn failed(command: &str, timeout: Duration, ran: &Ran) -> Error {
     let how = match ran.exit {
         _ if ran.timed_out => format!("did not end within {} s", timeout.as_secs()),
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let end = ran.end(600);
-    let end = end.trim();
     let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
-    match report {
-        Some(report) => error.hint(format!("its output is in {report}; it ends: {end}")),
-        None => error.hint(format!("its output ends: {end}")),
-    }
+    error.hint(format!("its output ends: {}", ran.end(OUTPUT).trim()))
 }

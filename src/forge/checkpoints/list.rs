@@ -1,13 +1,15 @@
-//! Checkpoint status: compares the checkpoint tags with the files that mirror them.
+//! Checkpoint status: compares the checkpoint tags with the files that mirror them and with the commits of this branch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::manifest::Manifest;
 use super::name::{Name, PREFIX};
-use super::state::{CheckpointRef, State};
+use super::same;
+use super::state::State;
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, Tag};
 use crate::json;
@@ -26,31 +28,23 @@ pub struct Checkpoints<'a> {
 pub struct Checkpoint {
     /// Its name: `<KEY>-v<N>`.
     pub name: String,
-    /// Its tag: `checkpoint/<KEY>-v<N>`.
+    /// Its tag: `checkpoint/<KEY>-v<N>`, with the folder of the project before the name if that is not the root.
     pub tag: String,
     /// Its state.
     pub state: State,
-    /// The full commit id, if it is in this clone. If tag and file disagree, the one in the file.
+    /// The full id of the commit of this branch that is the checkpoint; without one, that of its own commit if it is in
+    /// this clone. If tag and file disagree, the one in the file.
     pub commit: Option<String>,
     /// When it was created.
     pub timestamp: Option<Time>,
     /// Whether it is safe to roll back to.
     ///
-    /// Its state is `ok`, and the tag holds checks that all succeeded on exactly this commit and code.
+    /// Its state is `ok`, and its manifest names checks that all succeeded on exactly this code.
     pub can_rollback_to: bool,
     /// Further remarks.
     pub notes: Vec<String>,
     /// The manifest of the tag or, if it has none, of the file.
     pub manifest: Option<Manifest>,
-}
-
-/// Result of verifying the checkpoints.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verified {
-    /// The checkpoints, newest first.
-    pub checkpoints: Vec<Checkpoint>,
-    /// The missing files that were rebuilt from their tags.
-    pub rebuilt: Vec<String>,
 }
 
 /// The manifests of a checkpoint: from its tag and from its file.
@@ -66,6 +60,11 @@ impl Checkpoint {
     pub fn oid(&self) -> Option<Oid> {
         self.commit.as_deref().and_then(Oid::parse)
     }
+
+    /// Says whether its manifest proves that its code was verified.
+    fn is_proven(&self) -> bool {
+        self.manifest.as_ref().is_some_and(Manifest::proven)
+    }
 }
 
 impl<'a> Checkpoints<'a> {
@@ -74,6 +73,22 @@ impl<'a> Checkpoints<'a> {
     pub const fn new(project: &'a Project) -> Self {
         Self { project }
     }
+
+    /// Returns the part of tags before the name: `checkpoint/`, with the folder of the project if it is not the root.
+    ///
+    /// Other projects of the repository have other tags.
+    pub(crate) fn prefix(git: &Git) -> String {
+        let folder = encode(git.scope());
+        if folder.is_empty() { PREFIX.to_owned() } else { format!("{PREFIX}{folder}/") }
+    }
+}
+
+/// Bytes of a folder that are written as `%XX` in a reference: git allows some of them in none.
+const IN_REFERENCE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'/');
+
+/// Writes a folder as the part of a reference.
+pub(crate) fn encode(folder: &str) -> String {
+    utf8_percent_encode(folder, IN_REFERENCE).to_string()
 }
 
 impl Checkpoints<'_> {
@@ -83,21 +98,48 @@ impl Checkpoints<'_> {
     /// `NotFound` (`E_NOT_A_REPO`) without git.
     pub fn list(&self) -> Result<Vec<Checkpoint>> {
         let git = self.project.git()?;
-        let mut both = self.files()?;
-        for tag in git.tags(PREFIX)? {
-            if let Some(name) = Name::parse(&tag.name) {
+        let prefix = Self::prefix(git);
+        let mut both = self.files(&prefix)?;
+        for tag in git.tags(&prefix)? {
+            if let Some((_, name)) = Name::of_tag(&tag.name).filter(|(of, _)| *of == prefix) {
                 both.entry(name).or_default().tag = Some(tag);
             }
         }
-        let head = git.head()?;
-        let merged = merged(git, head.as_ref(), &both)?;
         let mut all: Vec<(Name, Checkpoint)> = Vec::new();
         for (name, both) in both {
-            let checkpoint = judge(git, &name, &both, &merged)?;
-            all.push((name, checkpoint));
+            let tag = format!("{prefix}{name}");
+            all.push((name, judge(git, tag, &both)?));
         }
+        self.place(git, &mut all)?;
         all.sort_by(|(a, x), (b, y)| (y.timestamp, b).cmp(&(x.timestamp, a)));
         Ok(all.into_iter().map(|(_, checkpoint)| checkpoint).collect())
+    }
+
+    /// Finds out which commits of this branch the checkpoints are.
+    fn place(&self, git: &Git, all: &mut [(Name, Checkpoint)]) -> Result<()> {
+        let Some(head) = git.head()? else { return Ok(()) };
+        let here: BTreeSet<Oid> =
+            all.iter().filter(|(_, one)| one.state == State::NotAncestor).filter_map(|(_, one)| one.oid()).collect();
+        let merged = merged(git, &head, here)?;
+        for (_, checkpoint) in &mut *all {
+            let is_ancestor = checkpoint.oid().is_some_and(|commit| merged.contains(&commit));
+            if is_ancestor && checkpoint.state == State::NotAncestor {
+                checkpoint.state = State::Ok;
+                checkpoint.can_rollback_to = checkpoint.is_proven();
+            }
+        }
+        let usable = all.iter().filter(|(_, one)| one.can_rollback_to).filter_map(|(_, one)| one.timestamp).max();
+        let lost = |one: &Checkpoint| matches!(one.state, State::NotAncestor | State::CommitMissing) && one.is_proven();
+        let manifests: Vec<&Manifest> =
+            all.iter().filter(|(_, one)| lost(one)).filter_map(|(_, one)| one.manifest.as_ref()).collect();
+        let same: HashMap<String, Oid> = same::find(git, &manifests, usable)?;
+        for (_, checkpoint) in all {
+            if let Some(commit) = same.get(&checkpoint.tag).filter(|_| lost(checkpoint)) {
+                (checkpoint.state, checkpoint.commit) = (State::Ok, Some(commit.to_string()));
+                checkpoint.can_rollback_to = true;
+            }
+        }
+        Ok(())
     }
 
     /// Returns one checkpoint. Changes nothing.
@@ -105,6 +147,7 @@ impl Checkpoints<'_> {
     /// # Errors
     /// `NotFound` if no checkpoint has that name.
     pub fn show(&self, name: &str) -> Result<Checkpoint> {
+        let name = name.strip_prefix(&Self::prefix(self.project.git()?)).unwrap_or(name);
         let name = Name::asked(name)?.to_string();
         self.list()?.into_iter().find(|checkpoint| checkpoint.name == name).ok_or_else(|| {
             Error::not_found(format!("there is no checkpoint {name}")).next("helmdeck forge checkpoint list")
@@ -129,42 +172,13 @@ impl Checkpoints<'_> {
         Ok(self.list()?.into_iter().find(|checkpoint| checkpoint.state == State::Ok))
     }
 
-    /// Verifies all checkpoints or one, and rebuilds missing files from their tags.
-    ///
-    /// It checks that the commits have the trees that the tags name. It never creates a tag: a file without
-    /// a tag is reported.
-    ///
-    /// # Errors
-    /// `NotFound` if no checkpoint has that name; errors from writing a file.
-    pub fn verify(&self, name: Option<&str>) -> Result<Verified> {
-        self.project.check_not_paused()?;
-        let git = self.project.git()?;
-        let mut checkpoints = match name {
-            Some(name) => vec![self.show(name)?],
-            None => self.list()?,
-        };
-        let mut rebuilt = Vec::new();
-        for checkpoint in &mut checkpoints {
-            check_trees(git, checkpoint)?;
-            let tag = git.tag(&checkpoint.tag)?;
-            let held = tag.and_then(|tag| Manifest::of_message(&tag.message).ok().flatten());
-            let Some(name) = Name::parse(&checkpoint.name) else { continue };
-            if let Some(held) = held.filter(|held| held.tag == checkpoint.tag)
-                && self.project.files().create(&name.path(), &print(&held)?)?
-            {
-                checkpoint.notes.retain(|note| note != NO_FILE);
-                rebuilt.push(name.path());
-            }
-        }
-        Ok(Verified { checkpoints, rebuilt })
-    }
-
     /// Returns the tag of a checkpoint, and the expected content of its mirror file.
     ///
     /// `None` if the tag does not exist, or has no manifest.
     pub(crate) fn mirror(&self, name: &str) -> Result<Option<(String, Vec<u8>)>> {
         let Some(name) = Name::parse(name) else { return Ok(None) };
-        let Some(tag) = self.project.git()?.tag(&name.tag())? else { return Ok(None) };
+        let git = self.project.git()?;
+        let Some(tag) = git.tag(&format!("{}{name}", Self::prefix(git)))? else { return Ok(None) };
         let held = Manifest::of_message(&tag.message).ok().flatten().filter(|held| held.tag == tag.name);
         held.map(|held| Ok((tag.name, print(&held)?))).transpose()
     }
@@ -172,7 +186,7 @@ impl Checkpoints<'_> {
     /// Reads the files that mirror the tags.
     ///
     /// A damaged file is not an error here: its checkpoint gets the status `manifest_corrupt`.
-    fn files(&self) -> Result<BTreeMap<Name, Both>> {
+    fn files(&self, prefix: &str) -> Result<BTreeMap<Name, Both>> {
         let files = self.project.files().reading();
         let mut all = BTreeMap::new();
         for entry in files.list(layout::CHECKPOINTS)? {
@@ -180,7 +194,7 @@ impl Checkpoints<'_> {
             let path = name.path();
             let file = match files.load_at::<Manifest>(&path) {
                 Ok(None) => continue,
-                Ok(Some(loaded)) if loaded.value.tag != name.tag() => {
+                Ok(Some(loaded)) if loaded.value.tag != format!("{prefix}{name}") => {
                     Err(format!("{path} speaks of {:?}", loaded.value.tag))
                 }
                 Ok(Some(loaded)) => Ok(loaded.value),
@@ -200,32 +214,21 @@ pub(super) fn print(manifest: &Manifest) -> Result<Vec<u8>> {
     json::print(manifest).map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}")))
 }
 
-/// Returns the commits of the tags that are ancestors of HEAD.
-fn merged(git: &Git, head: Option<&Oid>, both: &BTreeMap<Name, Both>) -> Result<BTreeSet<Oid>> {
-    let Some(head) = head else { return Ok(BTreeSet::new()) };
-    let here = both.values().filter_map(|both| both.tag.as_ref().filter(|tag| tag.here)?.commit.clone());
-    let here: BTreeSet<Oid> = here.collect();
-    if here.is_empty() {
-        return Ok(here);
+/// Returns those of some commits that are ancestors of HEAD.
+fn merged(git: &Git, head: &Oid, commits: BTreeSet<Oid>) -> Result<BTreeSet<Oid>> {
+    if commits.is_empty() {
+        return Ok(commits);
     }
-    let merged = format!("--merged={head}");
-    let args = ["for-each-ref", &merged, "--format=%(objectname) %(*objectname)", "refs/tags/checkpoint/"];
-    let output = git.run(&args, &Run::default())?;
-    if output.ok() {
-        return Ok(output.text().split_ascii_whitespace().filter_map(Oid::parse).collect());
-    }
-    // One tag whose commit is missing makes the whole query fail, so test each commit on its own.
-    let mut inside = BTreeSet::new();
-    for oid in here {
-        if git.is_ancestor(&oid, head)? {
-            inside.insert(oid);
-        }
-    }
-    Ok(inside)
+    let known: String = commits.iter().map(|commit| format!("{commit}\n")).collect();
+    // A commit that HEAD reaches is left out.
+    let args = ["rev-list", "--no-walk", "--stdin", &format!("^{head}")];
+    let others = git.succeed(&args, &Run::default().stdin(known))?.text();
+    let others: BTreeSet<Oid> = others.lines().filter_map(Oid::parse).collect();
+    Ok(commits.difference(&others).cloned().collect())
 }
 
-/// Judges a checkpoint from its tag and its file.
-fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<Checkpoint> {
+/// Judges a checkpoint from its tag and its file. One whose commit is here is not an ancestor until that is known.
+fn judge(git: &Git, tag_name: String, both: &Both) -> Result<Checkpoint> {
     let mut notes = Vec::new();
     let held = both.tag.as_ref().map(|tag| Manifest::of_message(&tag.message)).transpose();
     let held = match held {
@@ -248,7 +251,7 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
     let marked = both.tag.as_ref().and_then(|tag| tag.commit.clone());
     let names = |manifest: &Manifest| marked.as_ref().is_some_and(|oid| manifest.names(oid.as_str()));
     let agree = marked.is_some()
-        && held.as_ref().is_none_or(|held| names(held) && held.tag == name.tag())
+        && held.as_ref().is_none_or(|held| names(held) && held.tag == tag_name)
         && file.is_none_or(names);
     // The commit in the file is where the tag should be.
     let named = file.map(|file| file.commit.clone()).or_else(|| held.as_ref().map(|held| held.commit.clone()));
@@ -257,8 +260,15 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
         Some(tag) if agree => tag.here,
         _ => commit.is_some(),
     };
-    let ancestor = commit.as_ref().is_some_and(|commit| merged.contains(commit));
-    let state = CheckpointRef { corrupt, tag: both.tag.is_some(), agree, commit: here, ancestor }.state();
+    let state = match (corrupt, both.tag.is_some() && !agree, here) {
+        (true, ..) => State::ManifestCorrupt,
+        (_, true, _) => State::TagMoved,
+        (.., false) => State::CommitMissing,
+        _ => State::NotAncestor,
+    };
+    if both.tag.is_none() {
+        notes.push("its tag is not in this clone".to_owned());
+    }
     if both.tag.is_some() && held.is_none() && !damaged {
         notes.push(
             "its tag holds no manifest: a person made it, and nothing shows that anything was checked".to_owned(),
@@ -272,34 +282,30 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
     {
         notes.push("the file of its manifest differs from the tag; the tag counts".to_owned());
     }
-    let can_rollback_to = state == State::Ok && held.as_ref().is_some_and(Manifest::proven);
     let manifest = held.or_else(|| file.cloned());
     Ok(Checkpoint {
-        name: name.to_string(),
-        tag: name.tag(),
+        name: tag_name.rsplit('/').next().unwrap_or_default().to_owned(),
+        tag: tag_name,
         state,
         commit: commit.map(|oid| oid.to_string()).or(named),
         timestamp: manifest
             .as_ref()
             .map(|manifest| manifest.timestamp)
             .or(both.tag.as_ref().and_then(|tag| tag.time.map(Time::from))),
-        can_rollback_to,
+        can_rollback_to: false,
         notes,
         manifest,
     })
 }
 
-/// Checks that the commit has the trees that the manifest names.
+/// Checks that its own commit has the code that the manifest names.
 pub(crate) fn check_trees(git: &Git, checkpoint: &mut Checkpoint) -> Result<()> {
-    if checkpoint.state != State::Ok {
+    let (Some(commit), Some(manifest)) = (checkpoint.oid(), &checkpoint.manifest) else { return Ok(()) };
+    if checkpoint.state != State::Ok || !manifest.names(commit.as_str()) {
         return Ok(());
     }
-    let (Some(commit), Some(manifest)) = (checkpoint.oid(), &checkpoint.manifest) else { return Ok(()) };
-    let tree = git.tree(&commit)?;
-    let code_tree = git.code_tree(&commit)?;
-    let tree_differs = manifest.tree.as_deref().is_some_and(|named| named != tree.as_str());
-    if tree_differs || manifest.code_tree.as_deref().is_some_and(|named| named != code_tree) {
-        checkpoint.notes.push("the commit holds another tree than the one that was checked".to_owned());
+    if manifest.code_tree.as_ref().is_some_and(|named| git.code_tree(&commit).is_ok_and(|code| code != *named)) {
+        checkpoint.notes.push("the commit holds other code than what was checked".to_owned());
         checkpoint.can_rollback_to = false;
         checkpoint.state = State::ManifestCorrupt;
     }

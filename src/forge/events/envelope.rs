@@ -13,7 +13,7 @@ use crate::time::Time;
 pub const MOST_BYTES: usize = 64 * 1024;
 
 /// An event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Envelope {
     /// The version of the envelope: 1.
     pub v: u32,
@@ -54,43 +54,7 @@ pub struct Envelope {
     pub other: Members,
 }
 
-/// Origin of an event: place, session and agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Origin {
-    pub(super) repo: Option<String>,
-    pub(super) worktree: String,
-    pub(super) branch: Option<String>,
-    pub(super) head: Option<String>,
-    pub(super) session: Option<String>,
-    pub(super) agent: String,
-}
-
 impl Envelope {
-    pub(super) fn new(
-        subject: Subject,
-        prefix: &str,
-        place: Origin,
-        data: Json,
-        (id, ts, seq): (Uuid, Time, u64),
-    ) -> Self {
-        Self {
-            v: 1,
-            id,
-            kind: subject.redux(),
-            subject: subject.with(prefix),
-            ts,
-            seq,
-            repo: place.repo,
-            worktree: place.worktree,
-            branch: place.branch,
-            head: place.head,
-            session: place.session,
-            agent: place.agent,
-            data,
-            other: Members::default(),
-        }
-    }
-
     /// Returns the event as one line.
     ///
     /// The payload is redacted if the line is too long or a secret scan finds something in it.
@@ -156,17 +120,22 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn event(seq: u64, data: Json) -> Envelope {
-        let place = Origin {
+        let subject = Subject::SessionStart;
+        Envelope {
+            v: 1,
+            id: Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0000 + u128::from(seq)),
+            kind: subject.redux(),
+            subject: subject.to_string(),
+            ts: Time::parse("2025-12-24T10:30:00.25Z").unwrap(),
+            seq,
             repo: Some("c0ffee".to_owned()),
             worktree: "deck-3nec5pfi".to_owned(),
             branch: Some("main".to_owned()),
             session: Some("2025-12-24-session-001".to_owned()),
             agent: "Forge".to_owned(),
-            ..Origin::default()
-        };
-        let id = Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0000 + u128::from(seq));
-        let ts = Time::parse("2025-12-24T10:30:00.25Z").unwrap();
-        Envelope::new(Subject::SessionStart, "sx9", place, data, (id, ts, seq))
+            data,
+            ..Envelope::default()
+        }
     }
 
     #[test]

@@ -17,11 +17,9 @@ use std::time::Duration;
 use helmdeck_events::Sink;
 use serde::Serialize;
 
-use envelope::Origin;
 pub use envelope::{Envelope, MOST_BYTES};
-use outbox::Ended;
 pub use outbox::{Drained, MOST_WAITING};
-pub use read::{Gap, Replay, Replayed, Status};
+pub use read::{Gap, Replay, Replayed};
 pub use subjects::Subject;
 
 use crate::error::{Category, Error, Result};
@@ -79,9 +77,7 @@ impl<'a> Events<'a> {
     pub const fn new(project: &'a Project) -> Self {
         Self { project }
     }
-}
 
-impl Events<'_> {
     fn say(&self, subject: Subject, session: Option<&str>, data: &impl Serialize) {
         if let Err(error) = self.tell(subject, session, data) {
             tracing::warn!(%subject, %error, "an event was not emitted");
@@ -93,16 +89,16 @@ impl Events<'_> {
         let files = project.files();
         // A payload that cannot be serialised is a bug here. Emit the event all the same.
         let data = serde_json::to_vec(data).and_then(|bytes| serde_json::from_slice(&bytes)).unwrap_or(Json::Null);
-        let prefix = self.prefix();
         let last = journal::last(files)?;
         // Query git before taking the lock.
-        let origin = origin(project, session, last.as_ref());
+        let mut event = self.event(subject, session, data, last.as_ref());
         let guard = lock(project)?;
         // Another process may have added events since.
-        let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
+        event.seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
         let environment = project.environment();
-        let now = environment.now();
-        let (_, line) = Envelope::new(subject, prefix, origin, data, (environment.ids.uuid(now), now, seq)).line();
+        event.ts = environment.now();
+        event.id = environment.ids.uuid(event.ts);
+        let (_, line) = event.line();
         if environment.sink.is_some() || project.config().events.server.is_some() {
             // Write the outbox first: if this process dies here, the journal catches up from it.
             outbox::add(files, &line)?;
@@ -113,8 +109,8 @@ impl Events<'_> {
         if now >= project.server_rests.load(Ordering::Relaxed)
             && let Ok(sink) = self.sink()
         {
-            let (drained, ended) = outbox::drain(files, environment, sink.as_ref(), CAP, MOST_REFUSED)?;
-            if ended == Ended::Waited {
+            let (drained, waited) = outbox::drain(files, environment, sink.as_ref(), CAP, MOST_REFUSED)?;
+            if waited {
                 // A command that emits several events does not wait for the server each time.
                 project.server_rests.store(now.saturating_add(millis(REST)), Ordering::Relaxed);
             }
@@ -123,6 +119,29 @@ impl Events<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Makes an event without time and number. What git cannot tell is left out, so that the event is not lost.
+    fn event(&self, subject: Subject, session: Option<&str>, data: Json, last: Option<&Envelope>) -> Envelope {
+        let project = self.project;
+        let git = project.git().ok();
+        let ask = |question: fn(&Git) -> Option<String>| git.and_then(question);
+        Envelope {
+            v: 1,
+            kind: subject.redux(),
+            subject: subject.with(self.prefix()),
+            // It never changes, and finding it is slow.
+            repo: last
+                .and_then(|last| last.repo.clone())
+                .or_else(|| ask(|git| git.root_commit().ok().flatten().map(|commit| commit.to_string()))),
+            worktree: worktree(project),
+            branch: ask(|git| git.branch().ok().flatten()),
+            head: ask(|git| git.head().ok().flatten().map(|commit| commit.to_string())),
+            session: session.map(ToOwned::to_owned).or_else(|| current(project)),
+            agent: project.environment().agent.clone(),
+            data,
+            ..Envelope::default()
+        }
     }
 
     /// Sends the events in the outbox, oldest first, for at most `within`. Without a server it sends none.
@@ -161,7 +180,7 @@ impl Events<'_> {
         };
         let Some(links) = &environment.links else {
             return Err(Error::new(Category::Failed, "E_NOT_BUILT", NOT_BUILT)
-                .hint("install it with `--features nats`; `events replay` without --server reads the journal"));
+                .hint("install it with `--features nats`; `events` without --server reads the journal"));
         };
         trust::check(self.project)?;
         Ok(links.link(server, self.prefix()))
@@ -196,23 +215,6 @@ fn lock(project: &Project) -> Result<Guard> {
             Err(error) if error.category == Category::Locked && tries < LOCK_TRIES => tries += 1,
             taken => return taken,
         }
-    }
-}
-
-/// Finds the origin of an event. What git cannot tell is left out, so that the event is not lost.
-fn origin(project: &Project, session: Option<&str>, last: Option<&Envelope>) -> Origin {
-    let git = project.git().ok();
-    let ask = |question: fn(&Git) -> Option<String>| git.and_then(question);
-    Origin {
-        // It never changes, and finding it is slow.
-        repo: last
-            .and_then(|last| last.repo.clone())
-            .or_else(|| ask(|git| git.root_commit().ok().flatten().map(|commit| commit.to_string()))),
-        worktree: worktree(project),
-        branch: ask(|git| git.branch().ok().flatten()),
-        head: ask(|git| git.head().ok().flatten().map(|commit| commit.to_string())),
-        session: session.map(ToOwned::to_owned).or_else(|| current(project)),
-        agent: project.environment().agent.clone(),
     }
 }
 

@@ -120,21 +120,22 @@ pub struct Drained {
 /// Sends the waiting events, oldest first, until the server fails or the time is up.
 ///
 /// An event that the server refuses stays in the outbox and does not hold up the events behind it. The
-/// lock is not held meanwhile: several processes may send at once, and the server keeps each event once.
+/// lock is not held meanwhile: several processes may send at once, and the server keeps each event once. The second value
+/// says whether the server did not answer within the time limit.
 pub(super) fn drain(
     files: &Files,
     environment: &ProjectEnvironment,
     sink: &dyn Sink,
     within: Duration,
     refusals: usize,
-) -> Result<(Drained, Ended)> {
+) -> Result<(Drained, bool)> {
     let began = environment.clock.monotonic();
     let guard = files.lock()?;
     catch_up(files)?;
     let outbox = read(files)?;
     drop(guard);
     let (mut sent, mut damaged) = (HashSet::new(), HashSet::new());
-    let (mut error, mut refused, mut ended) = (None, 0, Ended::Done);
+    let (mut error, mut refused, mut waited) = (None, 0, false);
     for line in &outbox.waiting {
         let Some(event) = Envelope::parse(line.as_bytes()) else {
             damaged.insert(line.as_str());
@@ -152,7 +153,7 @@ pub(super) fn drain(
                 refused += 1;
                 if !matches!(why, SinkError::Refused(_)) || refused == refusals {
                     // The events behind it wait too, because events are sent in order.
-                    ended = if matches!(why, SinkError::Elapsed(_)) { Ended::Waited } else { Ended::Failed };
+                    waited = matches!(why, SinkError::Elapsed(_));
                     break;
                 }
             }
@@ -160,18 +161,7 @@ pub(super) fn drain(
     }
     let left = remove(files, outbox.clone(), &sent, &damaged)?;
     let drained = Drained { sent: sent.len() as u64, waiting: left.waiting.len() as u64, dropped: left.dropped, error };
-    Ok((drained, ended))
-}
-
-/// How sending ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// Only refused events are left.
-    Done,
-    /// The server is unreachable, or refused too many events.
-    Failed,
-    /// The server did not answer within the time limit.
-    Waited,
+    Ok((drained, waited))
 }
 
 /// Removes lines, even if the file changed meanwhile.

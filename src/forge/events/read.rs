@@ -54,24 +54,6 @@ pub struct Replayed {
     pub damaged: u64,
 }
 
-/// Status of the events.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Status {
-    /// The sequence number of the last event; 0 if there is none.
-    pub seq: u64,
-    /// The time of the last event.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last: Option<Time>,
-    /// Whether a server is configured and supported.
-    pub server: bool,
-    /// Number of events that wait for it.
-    pub waiting: u64,
-    /// Number of events dropped since the outbox began.
-    pub dropped: u64,
-    /// Number of journal lines that are not events.
-    pub damaged: u64,
-}
-
 impl Events<'_> {
     /// Replays the journal, which keeps some 4 to 8 MiB of events.
     ///
@@ -110,44 +92,16 @@ impl Events<'_> {
                 _ => break,
             }
         }
-        let mut damaged = 0;
-        let mut events = Vec::with_capacity(all.len());
-        for stored in all {
-            match Envelope::parse(&stored.message.body) {
-                Some(event) if repo.as_ref().is_none_or(|repo| event.repo.as_deref() == Some(repo.as_str())) => {
-                    events.push(event);
-                }
-                Some(_) => {}
-                None => damaged += 1,
-            }
-        }
-        Ok(replay.of(events, damaged))
+        let is_own = |event: &Envelope| repo.as_ref().is_none_or(|repo| event.repo.as_deref() == Some(repo.as_str()));
+        Ok(replay.read(&all, is_own))
     }
 
-    /// Returns the last events of the journal.
+    /// Returns the number of events that wait for the event server.
     ///
     /// # Errors
-    /// As [`Self::replay`].
-    pub fn tail(&self, last: usize) -> Result<Replayed> {
-        self.replay(&Replay { last: Some(last), ..Replay::default() })
-    }
-
-    /// Returns the status of the events.
-    ///
-    /// # Errors
-    /// As [`Self::replay`].
-    pub fn status(&self) -> Result<Status> {
-        let lines = journal::read(self.project.files())?;
-        let outbox = outbox::read(self.project.files())?;
-        let last = lines.events.last();
-        Ok(Status {
-            seq: last.map_or(0, |last| last.seq),
-            last: last.map(|last| last.ts),
-            server: self.sink().is_ok(),
-            waiting: outbox.waiting.len() as u64,
-            dropped: outbox.dropped,
-            damaged: lines.damaged,
-        })
+    /// `Failed` if the outbox cannot be read.
+    pub fn waiting(&self) -> Result<u64> {
+        Ok(outbox::read(self.project.files())?.waiting.len() as u64)
     }
 }
 
@@ -155,15 +109,13 @@ impl Replay {
     /// Parses stored messages: events of any work tree and repository, without duplicates.
     #[must_use]
     pub fn stored(&self, stored: &[Stored]) -> Replayed {
-        let mut damaged = 0;
-        let mut events = Vec::new();
-        for stored in stored {
-            match Envelope::parse(&stored.message.body) {
-                Some(event) => events.push(event),
-                None => damaged += 1,
-            }
-        }
-        self.of(events, damaged)
+        self.read(stored, |_| true)
+    }
+
+    fn read(&self, stored: &[Stored], wanted: impl Fn(&Envelope) -> bool) -> Replayed {
+        let all: Vec<Envelope> = stored.iter().filter_map(|stored| Envelope::parse(&stored.message.body)).collect();
+        let damaged = (stored.len() - all.len()) as u64;
+        self.of(all.into_iter().filter(wanted).collect(), damaged)
     }
 
     fn of(&self, all: Vec<Envelope>, damaged: u64) -> Replayed {

@@ -93,6 +93,10 @@ fn say(project: &Project, count: u64) {
     }
 }
 
+fn tail(project: &Project, last: usize) -> Result<Replayed> {
+    Events::new(project).replay(&Replay { last: Some(last), ..Replay::default() })
+}
+
 fn seqs(replayed: &Replayed) -> Vec<u64> {
     replayed.events.iter().map(|event| event.seq).collect()
 }
@@ -103,7 +107,7 @@ fn without_a_server_events_stand_in_the_journal_only() {
     let project = project(folder.path(), None);
     say(&project, 3);
     events::emit(&project, Subject::SessionStart, data::Started::default());
-    let replayed = Events::new(&project).tail(2).unwrap();
+    let replayed = tail(&project, 2).unwrap();
     assert_eq!(seqs(&replayed), [3, 4]);
     assert_eq!(replayed.events[1].about(), Some(Subject::SessionStart));
     assert_eq!(replayed.events[1].agent, "Forge");
@@ -132,8 +136,7 @@ fn what_the_server_missed_reaches_it_first_and_with_the_same_ids() {
     say(&project, 2);
     server.answers(0);
     say(&project, 3);
-    let status = Events::new(&project).status().unwrap();
-    assert_eq!((status.seq, status.waiting, status.dropped, status.server), (5, 3, 0, true));
+    assert_eq!(Events::new(&project).waiting().unwrap(), 3);
     server.answers(2);
     assert_eq!(
         Events::new(&project).drain(CAP).unwrap(),
@@ -142,8 +145,8 @@ fn what_the_server_missed_reaches_it_first_and_with_the_same_ids() {
     server.answers(usize::MAX);
     say(&project, 1);
     assert_eq!(server.seqs(), [1, 2, 3, 4, 5, 6]);
-    assert_eq!(Events::new(&project).status().unwrap().waiting, 0);
-    let ids: Vec<_> = Events::new(&project).tail(6).unwrap().events.iter().map(|event| event.id.to_string()).collect();
+    assert_eq!(Events::new(&project).waiting().unwrap(), 0);
+    let ids: Vec<_> = tail(&project, 6).unwrap().events.iter().map(|event| event.id.to_string()).collect();
     assert_eq!(server.stored().into_iter().map(|stored| stored.message.id).collect::<Vec<_>>(), ids);
 }
 
@@ -155,7 +158,7 @@ fn an_event_whose_answer_was_lost_is_sent_again_and_stored_once() {
     server.answers(0);
     server.state.lock().unwrap().silent = true;
     say(&project, 1);
-    assert_eq!((server.seqs().len(), Events::new(&project).status().unwrap().waiting), (1, 1));
+    assert_eq!((server.seqs().len(), Events::new(&project).waiting().unwrap()), (1, 1));
     server.answers(usize::MAX);
     assert_eq!(Events::new(&project).drain(CAP).unwrap().sent, 1);
     assert_eq!(server.seqs(), [1]);
@@ -178,7 +181,7 @@ fn many_at_once_count_without_a_gap_and_the_server_has_each_once() {
     assert_eq!(seqs(&replayed), (1..=100).collect::<Vec<_>>());
     assert!(replayed.gaps.is_empty());
     assert_eq!(server.seqs(), (1..=100).collect::<Vec<_>>(), "in order, however many send");
-    assert_eq!(Events::new(&project).status().unwrap().waiting, 0);
+    assert_eq!(Events::new(&project).waiting().unwrap(), 0);
 }
 
 #[test]
@@ -198,8 +201,7 @@ fn a_torn_line_costs_that_event_only_and_is_counted() {
     let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!((seqs(&replayed), replayed.damaged), (vec![1, 2, 3], 1), "the number of the torn one is given again");
     assert_eq!(server.seqs(), [1, 2, 3]);
-    let status = Events::new(&project).status().unwrap();
-    assert_eq!((status.waiting, status.dropped, status.damaged), (0, 1, 1));
+    assert_eq!(Events::new(&project).waiting().unwrap(), 0);
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn events_are_chosen_by_what_they_are_about_when_and_how_many() {
     let chosen = |replay: Replay| seqs(&Events::new(&project).replay(&replay).unwrap());
     assert_eq!(chosen(Replay { about: vec![Subject::Health], ..Replay::default() }), [3]);
     assert_eq!(chosen(Replay { last: Some(1), about: vec![Subject::Learning], ..Replay::default() }), [2]);
-    let third = Events::new(&project).tail(1).unwrap().events.remove(0);
+    let third = tail(&project, 1).unwrap().events.remove(0);
     assert_eq!(chosen(Replay { since: Some(third.ts), ..Replay::default() }), [3]);
     assert!(chosen(Replay { session: Some("other".to_owned()), ..Replay::default() }).is_empty());
 }
@@ -286,7 +288,7 @@ fn an_event_never_fails_whatever_is_in_the_way() {
     let project = project(folder.path(), None);
     // JSON has no map with such keys, so this payload cannot be serialised.
     events::emit(&project, Subject::Health, BTreeMap::from([((1, 2), 3)]));
-    assert_eq!(Events::new(&project).tail(1).unwrap().events[0].data, Json::Null);
+    assert_eq!(tail(&project, 1).unwrap().events[0].data, Json::Null);
     std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();
     std::fs::create_dir(folder.path().join(JOURNAL)).unwrap();
     say(&project, 1);
@@ -305,7 +307,7 @@ fn an_event_outlasts_a_lock_that_is_held_for_long() {
     std::thread::sleep(Duration::from_secs(11));
     drop(guard);
     saying.join().unwrap();
-    assert_eq!(seqs(&Events::new(&held).tail(9).unwrap()), [1, 2]);
+    assert_eq!(seqs(&tail(&held, 9).unwrap()), [1, 2]);
 }
 
 #[test]
@@ -319,7 +321,7 @@ fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
         std::fs::write(folder.path().join(crate::layout::CONFIG), text).unwrap();
         let project = project(folder.path(), None);
         say(&project, 1);
-        let event = Events::new(&project).tail(1).unwrap().events.remove(0);
+        let event = tail(&project, 1).unwrap().events.remove(0);
         assert_eq!((event.subject.as_str(), event.kind.as_str()), (subject, "forge/memory/learning"));
     }
 }
@@ -362,7 +364,7 @@ fn an_event_says_where_it_happened() {
     git(&["commit", "--quiet", "--allow-empty", "-m", "second"]);
     let project = project(folder.path(), None);
     say(&project, 2);
-    let events = Events::new(&project).tail(2).unwrap().events;
+    let events = tail(&project, 2).unwrap().events;
     let repository = Git::find(folder.path()).unwrap().unwrap();
     for event in &events {
         assert_eq!(event.branch.as_deref(), Some("main"));
@@ -389,7 +391,7 @@ fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow(
     say(&project, 3);
     let asked = || server.state.lock().unwrap().asked.len();
     assert_eq!(asked(), 1, "the other two were put away without a word");
-    assert_eq!(Events::new(&project).status().unwrap().waiting, 3);
+    assert_eq!(Events::new(&project).waiting().unwrap(), 3);
     server.answers(usize::MAX);
     clock.advance(REST - Duration::from_millis(1));
     say(&project, 1);
@@ -397,7 +399,7 @@ fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow(
     clock.advance(Duration::from_millis(1));
     say(&project, 1);
     assert_eq!(server.seqs(), [1, 2, 3, 4, 5]);
-    assert_eq!(Events::new(&project).status().unwrap().waiting, 0);
+    assert_eq!(Events::new(&project).waiting().unwrap(), 0);
 }
 
 #[test]

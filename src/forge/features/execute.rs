@@ -1,12 +1,13 @@
 //! Test commands of a feature, and the number of tests that ran.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use crate::config::Verify;
 use crate::error::{Error, Result};
-use crate::runner::{argv, text_of, words};
+use crate::runner::{argv, text_of};
 
 /// Test command, and how its tests are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,16 +89,18 @@ fn runner<'a>(config: &'a Verify, test: &'a str) -> (&'a str, Option<String>, &'
     (&config.runner, config.count_regex.clone(), test)
 }
 
+/// Returns an output without colours.
+pub(super) fn plain(output: &str) -> Cow<'_, str> {
+    static COLOURS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("\x1b\\[[0-9;]*[A-Za-z]").ok());
+    COLOURS.as_ref().map_or(Cow::Borrowed(output), |colours| colours.replace_all(output, ""))
+}
+
 /// Counts the tests that ran, from the output.
 ///
 /// # Errors
 /// `Usage` for an invalid pattern.
 pub(crate) fn count(call: &Call<'_>, output: &str) -> Result<u64> {
-    static COLOURS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("\x1b\\[[0-9;]*[A-Za-z]").ok());
-    let output = match &*COLOURS {
-        Some(colours) => colours.replace_all(output, ""),
-        None => output.into(),
-    };
+    let output = plain(output);
     let sum = |pattern: &str| -> Result<u64> {
         let pattern = Regex::new(pattern)
             .map_err(|error| Error::usage(format!("count_regex under [verify] is no pattern: {error}")))?;
@@ -141,7 +144,7 @@ fn patterns(command: &str) -> &'static [&'static str] {
     const MAVEN: &[&str] = &[r"(?m)^(?:\[\w+\] )?Tests run: (\d+), Failures: \d+, Errors: \d+, Skipped: \d+\s*$"];
     const GRADLE: &[&str] = &[r"(?m)^\S.* > .+ PASSED$"];
     const NONE: &[&str] = &[];
-    let Ok(words) = words(command.trim_start_matches("sh:")) else { return NONE };
+    let Some(words) = shlex::split(command.trim_start_matches("sh:")) else { return NONE };
     for word in &words {
         match word.rsplit('/').next().unwrap_or(word) {
             "cargo" => return CARGO,
@@ -201,7 +204,11 @@ mod tests {
         assert_eq!(command("other:thing"), "cargo test other:thing", "that is no runner");
         let mut config = Verify { runner: "just test {prefix}".into(), ..Verify::default() };
         config.count_regex = Some(r"ran (\d+)".into());
-        let runner = Runner { command: "sh: cd web && npm test -- {prefix}".into(), count_regex: Some("ok".into()) };
+        let runner = Runner {
+            command: "sh: cd web && npm test -- {prefix}".into(),
+            count_regex: Some("ok".into()),
+            junit: None,
+        };
         config.runners.insert("web".into(), runner);
         let web = call(&config, "web:it's").unwrap();
         assert_eq!((web.command.as_str(), web.count.as_deref()), (r"sh: cd web && npm test -- 'it'\''s'", Some("ok")));

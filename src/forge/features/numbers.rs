@@ -38,9 +38,8 @@ impl Numbers {
 
     /// Reads the numbers of a project, and the block of this clone. The common lock is held.
     pub(crate) fn of(project: &Project, git: Option<&Git>) -> Self {
-        let base = || project.config().files.per_entry.then(|| issues::base(project));
-        let block = base().map(|base| base..base.saturating_add(issues::BLOCK));
-        Self { block, ..Self::read(git) }
+        let base = issues::base(project);
+        Self { block: Some(base..base.saturating_add(issues::BLOCK)), ..Self::read(git) }
     }
 
     /// Returns the next id with a prefix, which no feature has or ever had.

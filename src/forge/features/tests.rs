@@ -5,8 +5,8 @@ use crate::artifacts::Artifacts;
 use crate::environment::ProjectEnvironment;
 use crate::error::Category;
 use crate::features::Features;
+use crate::fixture::{made, write_entries};
 use crate::git::fixture::Repository;
-use crate::layout::FEATURES;
 
 /// Fixture: a project whose test command is a script with chosen output and exit code.
 fn project(repository: &Repository) -> Project {
@@ -28,12 +28,12 @@ fn add(project: &Project, name: &str, tests: &[&str]) -> String {
 }
 
 fn standing(project: &Project, id: &str) -> Standing {
-    let listed = Features::new(project).list(true).unwrap();
+    let listed = Features::new(project).list().unwrap();
     listed.features.into_iter().find(|item| item.feature.id == id).unwrap().standing
 }
 
 fn checkpoint(repository: &Repository, name: &str) {
-    repository.run(&["add", "-f", FEATURES]);
+    repository.run(&["add", "-f", ".forge/memory"]);
     repository.commit("agree");
     repository.run(&["tag", "-a", &format!("checkpoint/{name}"), "-m", "agreed"]);
 }
@@ -68,7 +68,7 @@ fn feature_passes_only_when_its_tests_ran() {
     assert!(verified.passed && !verified.dirty, "{verified:?}");
     assert_eq!((verified.executed, verified.runs.len()), (6, 2));
     assert_eq!(verified.runs[0].output, "a::tests::: 3 passed\n");
-    let item = features.list(true).unwrap().features.remove(0);
+    let item = features.list().unwrap().features.remove(0);
     assert_eq!(item.standing, Standing::Passing);
     assert_eq!(item.feature.evidence, verified.evidence);
     assert_eq!(item.feature.verified_commit, verified.commit);
@@ -77,12 +77,12 @@ fn feature_passes_only_when_its_tests_ran() {
     let got = Artifacts::new(&project).get(&verified.evidence.unwrap()).unwrap();
     let report: serde_json::Value =
         serde_json::from_slice(&Artifacts::new(&project).bytes(&got.entry).unwrap()).unwrap();
-    assert_eq!((&report["feature"], &report["executed"]), (&"FORGE-001".into(), &6.into()));
+    assert_eq!(report["features"]["FORGE-001"]["executed"], 6);
 
     repository.write("other.txt", "changed");
     repository.commit("second");
     assert_eq!(standing(&project, &id), Standing::PassingStale);
-    assert_eq!(features.list(false).unwrap().counts.passing, 1);
+    assert_eq!(features.list().unwrap().counts.passing, 1);
 }
 
 #[test]
@@ -117,12 +117,12 @@ fn what_breaks_is_a_regression_and_comes_first() {
     features.verify(&second).unwrap();
     assert_eq!(features.next().unwrap().unwrap().feature.id, first);
     tests(&repository, "echo '0 passed, 1 failed'; exit 101\n");
-    let probed = features.probe(None).unwrap();
+    let probed = features.probe(2).unwrap();
     assert_eq!(probed.len(), 1);
     assert!(probed[0].regressed && !probed[0].passed);
     let chosen = features.next().unwrap().unwrap();
     assert_eq!((chosen.feature.id.as_str(), chosen.why), (second.as_str(), Next::Regressed));
-    assert_eq!(features.list(false).unwrap().counts.regressed, 1);
+    assert_eq!(features.list().unwrap().counts.regressed, 1);
     tests(&repository, "echo '1 passed'\n");
     assert!(features.verify(&second).unwrap().passed);
     assert_eq!(features.read().unwrap().get(&second).unwrap().regressed_at, None);
@@ -142,16 +142,17 @@ fn probe_without_news_writes_nothing() {
         let status = project.git().unwrap().status().unwrap();
         status.entries.iter().all(|entry| entry.path.starts_with(".forge/.local/"))
     };
-    let probed = features.probe(None).unwrap().remove(0);
+    let probed = features.probe(2).unwrap().remove(0);
     assert!(probed.passed && probed.executed == 1);
     assert_eq!(probed.evidence, verified.evidence);
     assert!(clean(), "the code is the same, and so is what is known of it");
-    assert_ne!(features.verify(&id).unwrap().evidence, verified.evidence, "who asks for it gets a new report");
-    repository.commit("verified again");
+    assert_eq!(features.verify(&id).unwrap().evidence, verified.evidence);
+    assert!(clean(), "nothing new was seen");
     repository.write("src/new.rs", "fn new() {}\n");
     repository.commit("other code");
-    features.probe(None).unwrap();
-    assert!(!clean(), "that it works on other code is new");
+    features.probe(2).unwrap();
+    assert!(clean(), "that it works on other code is known in this clone");
+    assert_eq!(standing(&project, &id), Standing::Passing);
 }
 
 #[test]
@@ -171,19 +172,92 @@ fn pass_before_the_commit_is_current_after_it() {
 }
 
 #[test]
-fn pass_holds_while_its_test_files_do() {
+fn pass_holds_while_its_package_does() {
     let repository = Repository::new();
     let project = project(&repository);
     tests(&repository, "echo '1 passed'\n");
-    repository.write("src/nats/subjects.rs", "mod tests {}\n");
+    for file in ["web/package.json", "web/a.js", "api/pyproject.toml", "api/tests/test_a.py", "api/a.py", "docs/a.md"] {
+        repository.write(file, "x\n");
+    }
     repository.commit("first");
-    let id = add(&project, "One", &["nats::subjects::tests::*"]);
-    assert!(Features::new(&project).verify(&id).unwrap().passed);
-    repository.write("README.md", "more\n");
+    let features = Features::new(&project);
+    let api = add(&project, "Api", &["api/tests/test_a.py"]);
+    let all = add(&project, "All", &["other"]);
+    let named = Add {
+        name: "Docs".into(),
+        tests: vec!["other".into()],
+        paths: vec!["docs".into(), "web/a.js".into()],
+        ..Add::default()
+    };
+    let named = features.add(&named, None).unwrap().feature.id;
+    features.verify_each(&Which::All).unwrap();
+    let stale = || [&api, &all, &named].map(|id| standing(&project, id) == Standing::PassingStale);
+    assert_eq!(stale(), [false, false, false]);
+    repository.write("web/b.js", "x\n");
     repository.commit("second");
-    assert_eq!(standing(&project, &id), Standing::Passing);
-    repository.write("src/nats/subjects.rs", "mod tests { }\n");
-    assert_eq!(standing(&project, &id), Standing::PassingStale);
+    assert_eq!(stale(), [false, true, false], "only one is about all of it");
+    assert_eq!(features.list().unwrap().counts.to_string(), "3 of 3 pass, 1 of them on older code");
+    repository.write("web/a.js", "y\n");
+    assert_eq!(stale(), [false, true, false], "what is not committed makes nothing stale");
+    repository.commit("third");
+    assert_eq!(stale(), [false, true, true]);
+    repository.write("api/a.py", "y\n");
+    repository.commit("fourth");
+    assert_eq!(stale(), [true, true, true]);
+    // Only the report is new.
+    repository.run(&["add", "--all"]);
+    features.verify_each(&Which::Stale).unwrap();
+    assert_eq!(stale(), [false, false, false]);
+    let changed = repository.run(&["status", "--porcelain", "--untracked-files=all"]);
+    let changed: Vec<&str> =
+        changed.lines().filter(|line| !line.contains(".local") && !line.contains("index")).collect();
+    assert!(matches!(&changed[..], [one] if one.contains("_verify.json")), "{changed:?}");
+    let tree = repository.run(&["rev-parse", "HEAD^{tree}"]);
+    repository.run(&["checkout", "-q", "--orphan", "squashed"]);
+    repository.commit("all in one");
+    assert_ne!(repository.run(&["rev-parse", "HEAD^{tree}"]), tree, "with the report");
+    assert_eq!(stale(), [false, false, false], "the commits may go");
+}
+
+#[test]
+fn suite_of_many_features_runs_once() {
+    let repository = Repository::new();
+    drop(project(&repository));
+    let config = "[verify]\nrunner = \"./cargo test {prefix}\"\n";
+    repository.write(".forge/config.toml", config);
+    let lines: String = (0..20).map(|number| format!("echo 'test t{number}::it ... ok'\n")).collect();
+    let script = |last: &str| {
+        format!(
+            "#!/bin/sh\necho run >> .git/runs\n{lines}echo 'test last::it ... {last}'\necho 'test result: ok. 21 passed;'\n"
+        )
+    };
+    repository.write("cargo", script("ok"));
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(repository.path().join("cargo"), executable).unwrap();
+    repository.commit("first");
+    let project = Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap();
+    crate::trust::agree(&project, &crate::trust::state(&project).unwrap()).unwrap();
+    for number in 0..20 {
+        add(&project, &format!("Number {number}"), &[&format!("t{number}::*")]);
+    }
+    let last = add(&project, "The last", &["last::*"]);
+    let absent = add(&project, "None", &["absent::*"]);
+    let runs = || std::fs::read_to_string(repository.path().join(".git/runs")).unwrap().lines().count();
+    let features = Features::new(&project);
+    let all = features.verify_each(&Which::All).unwrap();
+    assert_eq!((all.len(), all.iter().filter(|one| one.passed).count()), (22, 22), "the last by a run of its own");
+    assert_eq!(runs(), 2);
+    assert_eq!(all.iter().filter(|one| one.id == absent).map(|one| one.executed).collect::<Vec<_>>(), [21]);
+    let evidence: std::collections::BTreeSet<_> = all.iter().filter_map(|one| one.evidence.clone()).collect();
+    assert_eq!(evidence.len(), 1, "one report");
+    repository.write("cargo", script("FAILED"));
+    let failed = features.verify_each(&Which::All).unwrap();
+    let failed: Vec<&str> = failed.iter().filter(|one| !one.passed).map(|one| one.id.as_str()).collect();
+    assert_eq!(failed, [last.as_str()]);
+    // One of many runs alone.
+    let before = runs();
+    features.verify("FORGE-001").unwrap();
+    assert_eq!(runs(), before + 1);
 }
 
 #[test]
@@ -199,75 +273,28 @@ fn what_was_agreed_changes_only_with_a_reason() {
     let edits = [
         Edit { name: Some("Other".into()), ..Edit::default() },
         Edit { tests: Some(vec!["a".into()]), ..Edit::default() },
-        Edit { manual: Some(true), ..Edit::default() },
     ];
-    let before = std::fs::read(repository.path().join(FEATURES)).unwrap();
+    let before = made::<FeaturesFile>(repository.path());
     for edit in &edits {
         let error = features.set(&id, edit, None).unwrap_err();
         assert_eq!((error.code, error.category.exit_code()), ("E_CONTRACT", 9));
     }
     assert_eq!(features.remove(&id, None, None).unwrap_err().code, "E_CONTRACT");
-    assert_eq!(std::fs::read(repository.path().join(FEATURES)).unwrap(), before);
+    assert_eq!(made::<FeaturesFile>(repository.path()), before);
     let more = Edit { tests: Some(vec!["b".into(), "a".into(), "c".into()]), ..Edit::default() };
     features.set(&id, &more, None).unwrap();
 
-    let amend = Edit { amend_contract: Some("b was wrong".into()), ..edits[1].clone() };
+    let amend = Edit { reason: Some("b was wrong".into()), ..edits[1].clone() };
     let changed = features.set(&id, &amend, None).unwrap();
     assert_eq!(changed.amended.len(), 1);
     let file = features.read().unwrap();
     assert_eq!((file.amendments.len(), file.amendments[0].reason.as_str()), (1, "b was wrong"));
-    let audit = features.audit(None).unwrap();
-    assert_eq!((audit.since.as_str(), audit.differences.len(), audit.amendments.len()), ("checkpoint/A-1-v1", 1, 1));
 
     features.remove(&id, Some("not needed"), None).unwrap();
     assert_eq!(features.read().unwrap().retired, std::slice::from_ref(&id));
     assert_eq!(add(&project, "Two", &[]), "FORGE-002", "no id is given twice");
     let again = Add { id: Some(id), name: "Again".into(), ..Add::default() };
     assert!(features.add(&again, None).is_err());
-}
-
-#[test]
-fn an_audit_lists_weakened_tests_and_unverified_passes() {
-    let repository = Repository::new();
-    let project = project(&repository);
-    add(&project, "One", &["a"]);
-    repository.write("src/a.rs", "#[test]\nfn a() {}\n#[test]\nfn b() {}\n");
-    repository.write("src/b.rs", "#[test]\nfn a() {}\n");
-    assert_eq!(Features::new(&project).audit(None).unwrap_err().category, Category::NotFound);
-    checkpoint(&repository, "A-1-v1");
-    repository.write("src/a.rs", "#[test]\n#[ignore]\nfn a() {}\n#[test]\nfn b() {}\n");
-    std::fs::remove_file(repository.path().join("src/b.rs")).unwrap();
-    let text = std::fs::read_to_string(repository.path().join(FEATURES)).unwrap();
-    repository.write(FEATURES, text.replace("not_implemented", "passing"));
-    let audit = Features::new(&project).audit(Some("A-1-v1")).unwrap();
-    let paths: Vec<_> = audit.weakened.iter().map(|weak| (weak.path.as_str(), weak.tests_after)).collect();
-    assert_eq!(paths, [("src/a.rs", 2), ("src/b.rs", 0)]);
-    assert_eq!((audit.unverified, audit.put_off), (vec!["FORGE-001".to_owned()], vec![]));
-    let later = Edit { status: Some(Status::Deferred), reason: Some("later".into()), ..Edit::default() };
-    Features::new(&project).set("FORGE-001", &later, None).unwrap();
-    assert_eq!(Features::new(&project).audit(None).unwrap().put_off, ["FORGE-001"]);
-    assert_eq!(Features::new(&project).audit(Some("none")).unwrap_err().category, Category::NotFound);
-}
-
-#[test]
-fn manual_features_need_a_person() {
-    let repository = Repository::new();
-    let project = project(&repository);
-    let features = Features::new(&project);
-    let add = Add { name: "Looks good".into(), manual: true, ..Add::default() };
-    let id = features.add(&add, None).unwrap().feature.id;
-    assert_eq!(features.verify(&id).unwrap_err().category, Category::Usage);
-    let mut manual = Manual { evidence: "triv:abc_def_ghi".into(), by: "Ada".into() };
-    assert_eq!(features.manual(&id, &manual).unwrap_err().category, Category::NotFound);
-    let put = crate::artifacts::Put::new(crate::artifacts::Kind::Reports, "seen.md");
-    manual.evidence = Artifacts::new(&project).put(b"I saw it.\n", &put).unwrap().entry.triv.to_string();
-    manual.by = "Forge".into();
-    assert_eq!(features.manual(&id, &manual).unwrap_err().category, Category::Refused);
-    manual.by = "Ada".into();
-    features.manual(&id, &manual).unwrap();
-    assert_eq!(standing(&project, &id), Standing::Passing);
-    let tested = super::tests::add(&project, "Tested", &["a"]);
-    assert_eq!(features.manual(&tested, &manual).unwrap_err().category, Category::Usage);
 }
 
 #[test]
@@ -292,7 +319,7 @@ fn a_status_needs_what_it_says() {
     set(Status::InProgress, None, None).unwrap();
     assert_eq!(features.read().unwrap().features[0].agent.as_deref(), Some("Forge"));
     set(Status::Deferred, Some("later"), None).unwrap();
-    let listed = features.list(true).unwrap();
+    let listed = features.list().unwrap();
     assert_eq!((listed.counts.total, listed.counts.counted), (1, 0));
 }
 
@@ -344,14 +371,14 @@ fn evidence_shows_only_the_feature_it_is_of() {
     tests(&repository, "echo '1 passed'\n");
     let (first, second) = (add(&project, "One", &["a"]), add(&project, "Two", &["b"]));
     let evidence = Features::new(&project).verify(&first).unwrap().evidence.unwrap();
-    let text = std::fs::read_to_string(repository.path().join(FEATURES)).unwrap();
+    let text = made::<FeaturesFile>(repository.path());
     let say = |evidence: &str| {
         let mut file: FeaturesFile = serde_json::from_str(&text).unwrap();
         let from = file.features[0].clone();
         let to = &mut file.features[1];
         (to.status, to.verified_at, to.evidence) = (Status::Passing, from.verified_at, Some(evidence.to_owned()));
         (to.verified_commit, to.verified_code_tree) = (from.verified_commit, from.verified_code_tree);
-        repository.write(FEATURES, serde_json::to_string(&file).unwrap());
+        write_entries::<FeaturesFile>(repository.path(), &serde_json::to_string(&file).unwrap());
         standing(&project, &second)
     };
     assert_eq!(say(&evidence), Standing::UnverifiedPass, "that of another");
@@ -362,23 +389,18 @@ fn evidence_shows_only_the_feature_it_is_of() {
     assert_eq!(say(&code), Standing::UnverifiedPass, "no report");
     let own = Features::new(&project).verify(&second).unwrap().evidence.unwrap();
     assert_eq!(standing(&project, &second), Standing::Passing);
-
-    // The index was lost: the file of the report is enough, with or without a new index.
-    let index = repository.path().join(crate::layout::ARTIFACT_INDEX);
-    let before = std::fs::read(&index).unwrap();
-    std::fs::remove_file(&index).unwrap();
-    assert_eq!(standing(&project, &second), Standing::Passing);
-    assert_eq!(say(&evidence), Standing::UnverifiedPass, "that of another, by its file");
-    assert_eq!(say(&own), Standing::Passing);
-    Artifacts::new(&project).rebuild().unwrap();
-    assert_eq!(standing(&project, &second), Standing::Passing);
-    assert_eq!(say(&evidence), Standing::UnverifiedPass);
-    std::fs::write(&index, before).unwrap();
     let entry = Artifacts::new(&project).get(&own).unwrap().entry;
-    say(&own);
     std::fs::remove_file(repository.path().join(&entry.path)).unwrap();
     assert_eq!(standing(&project, &second), Standing::UnverifiedPass, "the report is gone");
     assert_eq!(standing(&project, &first), Standing::Passing);
+    // A checkpoint keeps the passes of its code.
+    repository.write(
+        ".forge/git/checkpoints/A-1-v1.json",
+        format!(
+            r#"{{"timestamp": "2025-12-24T12:00:00Z", "code_tree": null, "passes": {{"{second}": {{"executed": 1}}}}}}"#
+        ),
+    );
+    assert_ne!(standing(&project, &second), Standing::UnverifiedPass);
 }
 
 #[test]
@@ -392,14 +414,14 @@ fn failing_test_outweighs_one_that_cannot_start() {
     Features::new(&project).verify(&id).unwrap();
     let mut file = Features::new(&project).read().unwrap();
     file.features[0].tests = Some(vec!["missing:x".into(), "a".into()]);
-    repository.write(FEATURES, serde_json::to_string(&file).unwrap());
+    write_entries::<FeaturesFile>(repository.path(), &serde_json::to_string(&file).unwrap());
     repository.write(".forge/config.toml", config);
     let project = Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap();
     let verified = Features::new(&project).verify(&id).unwrap();
     assert_eq!((verified.problem, verified.status), (Some(Problem::CannotStart), Status::Passing), "it tells nothing");
     let mut file = Features::new(&project).read().unwrap();
     file.features[0].tests = Some(vec!["missing:x".into()]);
-    repository.write(FEATURES, serde_json::to_string(&file).unwrap());
+    write_entries::<FeaturesFile>(repository.path(), &serde_json::to_string(&file).unwrap());
     let hint = Features::new(&project).verify(&id).unwrap().hint.unwrap();
     let new = add(&project, "Two", &["missing:y"]);
     let verified = Features::new(&project).verify(&new).unwrap();
@@ -407,9 +429,27 @@ fn failing_test_outweighs_one_that_cannot_start() {
     let mut file = Features::new(&project).read().unwrap();
     assert!(hint.contains("`there-is-no-such-program x` could not be started"), "{hint}");
     file.features[0].tests = Some(vec!["missing:x".into(), "a".into()]);
-    repository.write(FEATURES, serde_json::to_string(&file).unwrap());
+    write_entries::<FeaturesFile>(repository.path(), &serde_json::to_string(&file).unwrap());
     tests(&repository, "echo '0 passed'; exit 1\n");
     let verified = Features::new(&project).verify(&id).unwrap();
     assert_eq!((verified.problem, verified.status), (Some(Problem::TestsFailed), Status::Failing));
     assert!(verified.regressed);
+}
+
+#[test]
+fn a_damaged_feature_hides_no_other() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let (first, second) = (add(&project, "One", &["a"]), add(&project, "Two", &["b"]));
+    let path = format!("{}/{first}-one.json", crate::layout::FEATURES_ENTRIES);
+    repository.write(&path, "{");
+    let ids = || -> Vec<String> {
+        let listed = Features::new(&project).list().unwrap();
+        listed.features.into_iter().map(|item| item.feature.id).collect()
+    };
+    assert_eq!(ids(), [second.as_str()]);
+    let third = add(&project, "Three", &["c"]);
+    assert_eq!(ids(), [second, third]);
+    assert_eq!(std::fs::read_to_string(repository.path().join(&path)).unwrap(), "{");
+    assert_eq!(crate::repair::damaged(&project).unwrap(), [path]);
 }

@@ -1,21 +1,24 @@
 //! Verifies features by running their tests.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use helmdeck_forge_documents::checkpoints::FeaturePass;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
+use super::code::{self, CodeSnapshot, Packages};
 use super::file::{Feature, FeaturesFile, Status, unknown};
-use super::probes::{self, Probes};
+use super::reports::{self, Pass, Probes, VerificationReport};
+use super::suite::Suite;
 use super::{Features, Standing, execute, status_inputs};
 use crate::artifacts::{self, Artifacts, Put};
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
-use crate::recovery::Recovery;
 use crate::runner::{self, Line};
-use crate::time::Time;
 
 /// Number of bytes kept of a test's output: its end.
-const OUTPUT: usize = 4 << 10;
+pub(super) const OUTPUT: usize = 4 << 10;
 
 /// Why the tests of a project without settings and without Cargo cannot be run.
 const NO_RUNNER: &str = "no command is set that runs the tests here, and the default (cargo test) needs a Cargo.toml";
@@ -136,52 +139,32 @@ enum Purpose {
     Probe,
 }
 
-/// Evidence report of a feature.
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    schema_version: &'static str,
-    report: &'static str,
-    feature: &'a str,
-    name: &'a str,
-    at: Time,
-    agent: &'a str,
-    commit: Option<&'a str>,
-    code_tree: Option<&'a str>,
-    dirty: bool,
+/// How the tests of a feature went.
+#[derive(Debug)]
+struct Tested {
+    runs: Vec<TestRun>,
+    problem: Option<Problem>,
     executed: u64,
-    runs: &'a [TestRun],
-}
-
-/// The tested code.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Code {
-    commit: Option<String>,
-    tree: Option<String>,
-    dirty: bool,
 }
 
 impl Features<'_> {
     /// Runs the tests of a feature.
     ///
-    /// It passes if every command ends with 0 and each ran at least one test; an artifact then keeps the
+    /// It passes if every command ends with 0 and each ran at least one test; a report then keeps the
     /// result. A feature that worked and no longer does is marked as regressed. A feature whose tests could
     /// not be started, or did not end, keeps its status. No lock is held while tests run.
     ///
     /// # Errors
-    /// `NotFound` for an unknown feature; `Usage` for a manual feature; `Stale` if the commit or the feature
+    /// `NotFound` for an unknown feature; `Stale` if the commit or the feature
     /// changed while its tests ran; errors from writing. A failing test is not an error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
-        let verified = self.test(id, Purpose::Verification)?;
-        // A command that does not start, or does not end, tells nothing about the code.
-        if !verified.problem.is_some_and(Problem::says_nothing) {
-            Recovery::new(self.project).tried_feature(verified.passed, id);
-        }
-        Ok(verified)
+        self.verify_each(&Which::Named(vec![id.to_owned()]))?.pop().ok_or_else(|| unknown(id))
     }
 
-    /// Verifies several features, one after the other.
+    /// Verifies several features, and writes one report.
     ///
-    /// Manual and deferred features, and those without tests, are skipped unless they are named.
+    /// A suite that many of them belong to is run once, if its output names each test. Deferred features, and those without
+    /// tests, are skipped unless they are named.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -197,135 +180,204 @@ impl Features<'_> {
                     _ => standing != Standing::Deferred,
                 };
                 let all = file.features.iter().zip(standings);
-                all.filter(|(feature, standing)| {
-                    feature.manual != Some(true) && !feature.tests().is_empty() && wanted(*standing)
-                })
-                .map(|(feature, _)| feature.id.clone())
-                .collect()
+                all.filter(|(feature, standing)| !feature.tests().is_empty() && wanted(*standing))
+                    .map(|(feature, _)| feature.id.clone())
+                    .collect()
             }
         };
-        ids.iter().map(|id| self.verify(id)).collect()
+        self.test(&ids, Purpose::Verification)
     }
 
-    /// Runs the tests of a feature and stores the result.
-    fn test(&self, id: &str, purpose: Purpose) -> Result<Verified> {
+    /// Runs the tests of features and stores the result.
+    fn test(&self, ids: &[String], purpose: Purpose) -> Result<Vec<Verified>> {
         let project = self.project;
         project.check_not_paused()?;
         let file = self.read()?;
-        let feature = file.get(id).ok_or_else(|| unknown(id))?.clone();
-        if feature.manual == Some(true) {
-            return Err(Error::usage(format!("{id} is verified by a person, not by tests"))
-                .hint(format!("store what shows that it works as an artifact, then `helmdeck forge features manual {id} --evidence TRIV --by NAME`"))
-                .next("helmdeck forge artifact list"));
+        let mut features = Vec::new();
+        for id in ids {
+            features.push(file.get(id).ok_or_else(|| unknown(id))?.clone());
         }
-        let before = self.code()?;
-        let (runs, problem) = self.run(&feature)?;
-        let after = self.code()?;
-        if before.commit != after.commit {
-            return Err(Error::new(
-                Category::Stale,
-                "E_STALE",
-                format!("the commit changed while the tests of {id} ran, so they say nothing about it"),
-            )
-            .hint("verify it again")
-            .next(format!("helmdeck forge features verify {id}")));
+        if features.is_empty() {
+            return Ok(Vec::new());
         }
-        // If the code changed during the tests, the result belongs to no known code tree.
-        let tree = after.tree.clone().filter(|tree| before.tree.as_ref() == Some(tree));
-        let executed = runs.iter().map(|run| run.executed).sum();
+        let git = project.repository()?;
+        let code = || git.as_ref().map(CodeSnapshot::of_work_tree).transpose();
+        let before = code()?;
+        let tested = self.run_all(&file, &features)?;
+        let after = code()?;
+        let commit = |code: &Option<CodeSnapshot>| code.as_ref().and_then(|code| code.commit.clone());
+        if commit(&before) != commit(&after) {
+            let message = "the commit changed while the tests ran, so they say nothing about it";
+            return Err(Error::new(Category::Stale, "E_STALE", message)
+                .hint("verify again")
+                .next(format!("helmdeck forge verify {}", ids.join(" "))));
+        }
+        // If the code changed during the tests, the result belongs to no known code.
+        let code = after.clone().filter(|_| before == after);
+        let trees = match (&git, &code) {
+            (Some(git), Some(code)) => {
+                let packages = Packages::read(git)?;
+                let paths: Vec<BTreeSet<String>> = features.iter().map(|feature| packages.paths(feature)).collect();
+                let objects = code.objects(git, &paths.iter().flatten().cloned().collect())?;
+                paths.iter().map(|paths| code::trees(paths, &objects)).collect()
+            }
+            _ => vec![BTreeMap::new(); features.len()],
+        };
         let now = project.environment().now().seconds();
-        let known = purpose == Purpose::Probe
-            && problem.is_none()
-            && feature.status == Status::Passing
-            && tree.is_some()
-            && (feature.verified_code_tree == tree || project.config().files.per_entry);
-        if let Some(tree) = tree.as_deref().filter(|tree| known && feature.verified_code_tree.as_deref() != Some(tree))
-        {
-            probes::record(project, id, now, tree);
+        let passes = trees.into_iter().map(|trees| Pass {
+            at: now,
+            code_tree: code.as_ref().and_then(|code| code.tree.clone()),
+            trees,
+        });
+        let tested: Vec<(Feature, Tested, Pass)> = features
+            .into_iter()
+            .zip(tested)
+            .zip(passes)
+            .map(|((feature, tested), pass)| (feature, tested, pass))
+            .collect();
+        let dirty = after.as_ref().is_some_and(|code| code.dirty);
+        self.settle(&tested, purpose, commit(&after).map(|oid| oid.to_string()), dirty)
+    }
+
+    /// Writes the report and what changes of the features.
+    fn settle(
+        &self,
+        tested: &[(Feature, Tested, Pass)],
+        purpose: Purpose,
+        commit: Option<String>,
+        dirty: bool,
+    ) -> Result<Vec<Verified>> {
+        let project = self.project;
+        let standings = status_inputs::judge(project, &tested.iter().map(|one| one.0.clone()).collect::<Vec<_>>())?;
+        // A pass that is known already needs no report; one that a session start sees stays in this clone.
+        let known = |at: usize, feature: &Feature, pass: &Pass| {
+            feature.status == Status::Passing
+                && (standings[at] == Standing::Passing
+                    || (purpose == Purpose::Probe && standings[at].counts() && pass.code_tree.is_some()))
+        };
+        let passed = || tested.iter().enumerate().filter(|(_, (_, tested, _))| tested.problem.is_none());
+        if purpose == Purpose::Probe {
+            let seen = passed().filter(|(at, (feature, _, pass))| known(*at, feature, pass));
+            let seen: Vec<(&str, Pass)> =
+                seen.map(|(_, (feature, _, pass))| (feature.id.as_str(), pass.clone())).collect();
+            reports::record(project, &seen);
         }
-        let mut evidence = feature.evidence.clone().filter(|_| known);
-        if problem.is_none() && !known {
-            let report = Report {
-                schema_version: "1.0",
-                report: "feature_verification",
-                feature: id,
-                name: &feature.name,
-                at: now,
-                agent: &project.environment().agent,
-                commit: after.commit.as_deref(),
-                code_tree: tree.as_deref(),
-                dirty: after.dirty,
-                executed,
-                runs: &runs,
-            };
-            let bytes = crate::json::print(&report)
-                .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report of {id}: {error}")))?;
-            let put = Put::new(artifacts::Kind::Reports, status_inputs::report_name(id));
-            evidence = Some(Artifacts::new(project).put(&bytes, &put)?.entry.triv.to_string());
-        }
-        let (from, status, regressed) = project.files().edit(None, |file: &mut FeaturesFile| {
-            let current = file.get_mut(id)?;
-            if current.tests != feature.tests || current.manual != feature.manual {
-                return Err(Error::new(Category::Stale, "E_STALE", format!("{id} was changed while its tests ran"))
-                    .hint("verify it again"));
-            }
-            let from = current.status;
-            let mut regressed = false;
-            let nothing = problem.is_some_and(Problem::says_nothing);
-            if known || from == Status::Passing && nothing {
-                return Ok((from, from, false));
-            }
-            if let Some(evidence) = &evidence {
-                current.become_(Status::Passing, now);
-                current.evidence = Some(evidence.clone());
-                current.verified_at = Some(now);
-                current.verified_commit.clone_from(&after.commit);
-                current.verified_code_tree.clone_from(&tree);
-                current.regressed_before = current.regressed_at.take().or(current.regressed_before);
-                (current.verified_by, current.reason) = (None, None);
-            } else {
-                regressed = from == Status::Passing && current.evidence.is_some();
-                // Its owner and its deferral stay, and tests that did not run show nothing.
-                if !nothing && !matches!(from, Status::InProgress | Status::Blocked | Status::Deferred) {
-                    current.become_(Status::Failing, now);
+        let new: Vec<_> =
+            passed().filter(|(at, (feature, _, pass))| !known(*at, feature, pass)).map(|(_, one)| one).collect();
+        let evidence = match new.first() {
+            Some((_, _, pass)) => Some(self.report(&new, pass, commit.as_deref(), dirty)?),
+            None => None,
+        };
+        let now = project.environment().now().seconds();
+        let changes = project.files().edit(None, |file: &mut FeaturesFile| {
+            let mut changes = Vec::new();
+            for (at, (feature, tested, pass)) in tested.iter().enumerate() {
+                let current = file.get_mut(&feature.id)?;
+                if current.tests != feature.tests {
+                    let message = format!("{} was changed while its tests ran", feature.id);
+                    return Err(Error::new(Category::Stale, "E_STALE", message).hint("verify it again"));
                 }
-                current.reason = problem.map(|problem| problem.as_str().to_owned());
+                let from = current.status;
+                let nothing = tested.problem.is_some_and(Problem::says_nothing);
+                let mut regressed = false;
+                if tested.problem.is_none() {
+                    // The report says that it passed again.
+                    if from != Status::Passing || standings[at] == Standing::UnverifiedPass {
+                        current.become_(Status::Passing, now);
+                        current.evidence.clone_from(&evidence);
+                        current.verified_at = Some(now);
+                        current.verified_commit.clone_from(&commit);
+                        current.verified_code_tree.clone_from(&pass.code_tree);
+                        current.regressed_before = current.regressed_at.take().or(current.regressed_before);
+                        current.reason = None;
+                    }
+                } else if !(from == Status::Passing && nothing) {
+                    regressed = from == Status::Passing && current.evidence.is_some();
+                    // Its owner and its deferral stay, and tests that did not run show nothing.
+                    if !nothing && !matches!(from, Status::InProgress | Status::Blocked | Status::Deferred) {
+                        current.become_(Status::Failing, now);
+                    }
+                    current.reason = tested.problem.map(|problem| problem.as_str().to_owned());
+                }
+                changes.push((from, current.status, regressed, current.evidence.clone()));
             }
-            Ok((from, current.status, regressed))
+            Ok(changes)
         })?;
-        self.tell(id, from, status, evidence.as_deref());
-        let now = self.read()?.get(id).cloned();
-        let standing = now.and_then(|now| status_inputs::judge(project, &[now], false).ok()?.pop());
-        let hint = problem.filter(|_| executed == 0).map(|problem| hint(id, problem, &runs));
-        let uncommitted = problem.is_none() && after.dirty && standing == Some(Standing::PassingStale);
-        let hint = hint.or_else(|| uncommitted.then(|| UNCOMMITTED.to_owned()));
-        Ok(Verified {
-            id: id.to_owned(),
-            passed: problem.is_none(),
-            status,
-            standing,
-            problem,
-            regressed,
-            executed,
+        let file = self.read()?;
+        let now: Vec<Feature> = tested.iter().filter_map(|(feature, ..)| file.get(&feature.id).cloned()).collect();
+        let standings = status_inputs::judge(project, &now)?;
+        let verified = tested.iter().zip(changes).enumerate().map(|(at, ((feature, tested, pass), change))| {
+            let (from, status, regressed, shown) = change;
+            let passed = tested.problem.is_none();
+            self.tell(&feature.id, from, status, shown.as_deref().filter(|_| passed));
+            let standing = standings.get(at).copied();
+            let hint = tested.problem.filter(|_| tested.executed == 0);
+            let hint = hint.map(|problem| hint_of(&feature.id, problem, &tested.runs));
+            let uncommitted = passed && dirty && standing == Some(Standing::PassingStale);
+            Verified {
+                id: feature.id.clone(),
+                passed,
+                status,
+                standing,
+                problem: tested.problem,
+                regressed,
+                executed: tested.executed,
+                runs: tested.runs.clone(),
+                evidence: evidence.clone().or(shown).filter(|_| passed),
+                commit: commit.clone(),
+                code_tree: pass.code_tree.clone(),
+                dirty,
+                hint: hint.or_else(|| uncommitted.then(|| UNCOMMITTED.to_owned())),
+            }
+        });
+        Ok(verified.collect())
+    }
+
+    /// Stores the report of some passes of one run. Returns its reference.
+    fn report(
+        &self,
+        passed: &[&(Feature, Tested, Pass)],
+        of: &Pass,
+        commit: Option<&str>,
+        dirty: bool,
+    ) -> Result<String> {
+        let mut runs: Vec<&TestRun> = Vec::new();
+        for run in passed.iter().flat_map(|(_, tested, _)| &tested.runs) {
+            if !runs.contains(&run) {
+                runs.push(run);
+            }
+        }
+        let settled =
+            |tested: &Tested, pass: &Pass| FeaturePass { executed: tested.executed, trees: pass.trees.clone() };
+        let report = VerificationReport {
+            schema_version: "1.0",
+            report: "verification",
+            at: of.at,
+            agent: &self.project.environment().agent,
+            commit,
+            code_tree: of.code_tree.as_deref(),
+            dirty,
+            features: passed
+                .iter()
+                .map(|(feature, tested, pass)| (feature.id.as_str(), settled(tested, pass)))
+                .collect(),
             runs,
-            evidence,
-            commit: after.commit,
-            code_tree: tree,
-            dirty: after.dirty,
-            hint,
-        })
+        };
+        let bytes = crate::json::print(&report)
+            .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report: {error}")))?;
+        let put = Put::new(artifacts::Kind::Reports, artifacts::VERIFICATION);
+        Ok(Artifacts::new(self.project).put(&bytes, &put)?.entry.triv.to_string())
     }
 
     /// Tests some passing features again: those with the oldest verification.
     ///
-    /// 2 unless `[session] probes` says otherwise. A regression is recorded.
+    /// A regression is recorded.
     ///
     /// # Errors
     /// As [`Self::verify`].
-    pub fn probe(&self, count: Option<usize>) -> Result<Vec<Verified>> {
+    pub(crate) fn probe(&self, count: usize) -> Result<Vec<Verified>> {
         let file = self.read()?;
-        let standings = status_inputs::judge(self.project, &file.features, false)?;
-        let count = count.unwrap_or(self.project.config().session.probes);
+        let standings = status_inputs::judge(self.project, &file.features)?;
         let unknown = |feature: &Feature| Verified {
             id: feature.id.clone(),
             passed: false,
@@ -343,12 +395,12 @@ impl Features<'_> {
         };
         let seen = Probes::read(self.project);
         let mut wanted = file.least_recent(&standings, usize::MAX);
-        wanted.sort_by_key(|feature| seen.seen(feature));
+        wanted.sort_by_key(|feature| feature.verified_at.max(seen.get(&feature.id).map(|pass| pass.at)));
         let probed = wanted.into_iter().take(count).map(|feature| {
-            match self.test(&feature.id, Purpose::Probe) {
+            match self.test(std::slice::from_ref(&feature.id), Purpose::Probe) {
                 // An invalid test is reported by `verify`. It must not stop a session from starting.
                 Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
-                tested => tested,
+                tested => Ok(tested?.pop().unwrap_or_else(|| unknown(feature))),
             }
         });
         probed.collect()
@@ -360,53 +412,53 @@ impl Features<'_> {
     /// `NotFound` for an unknown feature; `Usage` for tests that cannot be run.
     pub fn works(&self, id: &str) -> Result<(Vec<TestRun>, Option<Problem>)> {
         let file = self.read()?;
-        self.run(file.get(id).ok_or_else(|| unknown(id))?)
+        let tested = self.run(file.get(id).ok_or_else(|| unknown(id))?, &HashMap::new())?;
+        Ok((tested.runs, tested.problem))
     }
 
-    fn run(&self, feature: &Feature) -> Result<(Vec<TestRun>, Option<Problem>)> {
+    /// Runs the tests of features: of a suite that has at least half of its features among them once, else one by one.
+    fn run_all(&self, file: &FeaturesFile, features: &[Feature]) -> Result<Vec<Tested>> {
+        let verify = &self.project.config().verify;
+        let templates = |features: &[Feature]| -> Result<HashMap<String, usize>> {
+            let mut counts = HashMap::new();
+            for test in features.iter().flat_map(Feature::tests) {
+                *counts.entry(execute::call(verify, test)?.template.to_owned()).or_default() += 1;
+            }
+            Ok(counts)
+        };
+        let wanted = templates(features)?;
+        // What is invalid among the others is theirs.
+        let all = templates(&file.features).unwrap_or_default();
+        let mut suites = HashMap::new();
+        for (template, wanted) in wanted {
+            if wanted > 1 && 2 * wanted >= all.get(&template).copied().unwrap_or_default() && self.can_run(&template) {
+                suites.extend(Suite::run(self.project, &template)?.map(|suite| (template, suite)));
+            }
+        }
+        features.iter().map(|feature| self.run(feature, &suites)).collect()
+    }
+
+    fn can_run(&self, template: &str) -> bool {
+        self.project.has_runner() || template != self.project.config().verify.runner
+    }
+
+    fn run(&self, feature: &Feature, suites: &HashMap<String, Suite>) -> Result<Tested> {
         let verify = &self.project.config().verify;
         let mut runs = Vec::new();
         let mut problem = feature.tests().is_empty().then_some(Problem::NoTests);
+        let mut executed = 0;
         for test in feature.tests() {
             let call = execute::call(verify, test)?;
-            let mut run = TestRun {
-                test: test.clone(),
-                command: call.command.clone(),
-                exit: None,
-                timed_out: false,
-                ms: 0,
-                executed: 0,
-                output: String::new(),
-            };
-            let unset = !self.project.has_runner() && execute::has_no_own_runner(verify, test);
-            let ran = if unset {
-                run.command.clear();
-                Err(Error::new(Category::Failed, "E_CANNOT_START", NO_RUNNER))
-            } else {
-                let command = Line::Project(call.template, Some(call.prefix));
-                runner::check(self.project, command, verify.timeout())
-            };
-            let found = match ran {
-                Err(error) if error.code == "E_CANNOT_START" => {
-                    run.output = error.to_string();
-                    Some(Problem::CannotStart)
-                }
-                Err(error) => return Err(error),
-                Ok(ran) => {
-                    run.executed = execute::count(&call, &ran.output)?;
-                    (run.exit, run.timed_out, run.ms) = (ran.exit, ran.timed_out, ran.ms);
-                    run.output = ran.end(OUTPUT);
-                    if ran.timed_out {
-                        Some(Problem::TimedOut)
-                    } else if !ran.passed() {
-                        Some(Problem::TestsFailed)
-                    } else if run.executed == 0 {
-                        Some(Problem::NoTestsMatched)
-                    } else {
-                        None
-                    }
+            let of_suite = suites.get(call.template).and_then(|suite| Some((suite, suite.outcome(call.prefix)?)));
+            let (run, count, found) = match of_suite {
+                Some((suite, (count, found))) => (suite.run.clone(), count, found),
+                None => {
+                    let (run, found) = self.run_one(test, &call)?;
+                    let count = run.executed;
+                    (run, count, found)
                 }
             };
+            executed += count;
             runs.push(run);
             // The first problem is reported, unless it says nothing about the feature and a later one does.
             // The remaining tests still run, so that one verification shows all failures.
@@ -418,23 +470,53 @@ impl Features<'_> {
                 break;
             }
         }
-        Ok((runs, problem))
+        Ok(Tested { runs, problem, executed })
     }
 
-    fn code(&self) -> Result<Code> {
-        let Some(git) = self.project.repository()? else { return Ok(Code::default()) };
-        let head = git.head()?;
-        let dirty = head.is_none() || git.status()?.outside(git.memory()).next().is_some();
-        let tree = match &head {
-            Some(head) if !dirty => Some(git.code_tree(head)?),
-            _ => Some(status_inputs::work_tree(&git)?),
+    fn run_one(&self, test: &str, call: &execute::Call<'_>) -> Result<(TestRun, Option<Problem>)> {
+        let verify = &self.project.config().verify;
+        let mut run = TestRun {
+            test: test.to_owned(),
+            command: call.command.clone(),
+            exit: None,
+            timed_out: false,
+            ms: 0,
+            executed: 0,
+            output: String::new(),
         };
-        Ok(Code { commit: head.map(|oid| oid.as_str().to_owned()), tree, dirty })
+        let ran = if !self.project.has_runner() && execute::has_no_own_runner(verify, test) {
+            run.command.clear();
+            Err(Error::new(Category::Failed, "E_CANNOT_START", NO_RUNNER))
+        } else {
+            runner::check(self.project, Line::Project(call.template, Some(call.prefix)), verify.timeout())
+        };
+        let found = match ran {
+            Err(error) if error.code == "E_CANNOT_START" => {
+                run.output = error.to_string();
+                Some(Problem::CannotStart)
+            }
+            Err(error) => return Err(error),
+            Ok(ran) => {
+                run.executed = execute::count(call, &ran.output)?;
+                (run.exit, run.timed_out, run.ms) = (ran.exit, ran.timed_out, ran.ms);
+                run.output = ran.end(OUTPUT);
+                if ran.timed_out {
+                    Some(Problem::TimedOut)
+                } else if !ran.passed() {
+                    Some(Problem::TestsFailed)
+                } else if run.executed == 0 {
+                    Some(Problem::NoTestsMatched)
+                } else {
+                    None
+                }
+            }
+        };
+        Ok((run, found))
     }
 }
 
 /// Returns a hint about the test setup of a feature.
-fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
+fn hint_of(id: &str, problem: Problem, runs: &[TestRun]) -> String {
     match (problem, runs.last()) {
         (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
         (Problem::CannotStart, Some(run)) if run.command.is_empty() => format!(

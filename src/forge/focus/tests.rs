@@ -141,7 +141,11 @@ fn what_makes_no_sense_is_refused() {
     }
     for bad in ["", "  "] {
         let error = focus.set(&task(bad)).unwrap_err();
-        assert_eq!((error.code, error.next.as_deref()), ("E_USAGE", Some("helmdeck forge focus clear")), "{bad:?}");
+        assert_eq!(
+            (error.code, error.next.as_deref()),
+            ("E_USAGE", Some("helmdeck forge focus set --clear")),
+            "{bad:?}"
+        );
     }
     let phase = |phase: &str| SetFocus { phase: Some(phase.into()), ..task("T") };
     assert!(focus.set(&phase("nope")).unwrap_err().message.contains("REVIEW"));
@@ -209,7 +213,7 @@ fn a_damaged_focus_is_loud_and_not_written_over() {
 #[test]
 fn keys_are_keys_and_placeholders_are_none() {
     // Every input that takes a key accepts the same ones.
-    let all = [crate::issues::is_key, super::is_key, crate::git::message::is_key];
+    let all = [crate::issues::is_key, crate::git::message::is_key];
     for key in ["SX9-123", "A-1", "LOCAL-1", "ABCDEFGHIJ-99999", "A-999999999"] {
         assert!(all.iter().all(|is_key| is_key(key)) && !crate::issues::is_placeholder(key), "{key}");
         assert!(crate::checkpoints::Name::asked(&format!("{key}-v1")).is_ok(), "{key}");

@@ -1,11 +1,8 @@
 //! Checks of forms and of their values.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use regex::Regex;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::{Choice, Field, FieldType, Form, PatternKind, Shown, TITLE, Values, body};
 
@@ -13,27 +10,12 @@ use super::{Choice, Field, FieldType, Form, PatternKind, Shown, TITLE, Values, b
 const LONGEST: usize = 250_000;
 
 /// What a check of values found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Checked {
-    /// All errors.
-    pub errors: Vec<FieldError>,
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// All errors, each with its field.
+    pub(super) errors: Vec<String>,
     /// What should be looked at.
-    pub warnings: Vec<String>,
-}
-
-/// What is wrong with a field.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FieldError {
-    /// The field.
-    pub field: String,
-    /// What is wrong.
-    pub reason: String,
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.field, self.reason)
-    }
+    pub(super) warnings: Vec<String>,
 }
 
 impl Field {
@@ -95,9 +77,7 @@ pub(super) fn check_form(form: &Form) -> Result<(), String> {
 pub(super) fn check(shown: &Shown, values: &Values) -> Checked {
     let mut checked = Checked::default();
     let form = &shown.form;
-    let mut error = |field: &str, reason: String| {
-        checked.errors.push(FieldError { field: field.to_owned(), reason });
-    };
+    let mut error = |field: &str, reason: String| checked.errors.push(format!("{field} {reason}"));
     for name in values.keys().filter(|name| !form.fields.iter().any(|field| field.name == **name)) {
         let known: Vec<&str> = form.fields.iter().map(|field| field.name.as_str()).collect();
         error(name, format!("is no field of this form: {}", known.join(", ")));
@@ -136,7 +116,7 @@ pub(super) fn check(shown: &Shown, values: &Values) -> Checked {
     let length = body::write(form, values).chars().count();
     if length > LONGEST {
         let reason = format!("has {length} characters together with the others, and at most {LONGEST} are taken");
-        checked.errors.push(FieldError { field: "description".to_owned(), reason });
+        checked.errors.push(format!("description {reason}"));
     }
     checked
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
-
 use super::{Choice, Field, OptionSource};
 use crate::error::Result;
 use crate::features::Features;
@@ -48,59 +46,40 @@ fn source(project: &Project, source: OptionSource) -> Result<Vec<String>> {
     })
 }
 
-#[derive(Default, Deserialize)]
-struct Manifest {
-    package: Option<Package>,
-    workspace: Option<Workspace>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Workspace {
-    #[serde(default)]
-    members: Vec<String>,
-    #[serde(default)]
-    exclude: Vec<String>,
-}
-
 /// Returns the names of the crates, from the manifests of cargo: nothing is run.
 fn crates(project: &Project) -> Result<Vec<String>> {
+    let name = |manifest: &toml::Table| Some(manifest.get("package")?.get("name")?.as_str()?.to_owned());
     let root = manifest(project, "Cargo.toml")?;
-    let mut names: BTreeSet<String> = root.package.into_iter().map(|package| package.name).collect();
-    let Some(workspace) = root.workspace else { return Ok(names.into_iter().collect()) };
+    let listed = |what: &str| -> Vec<&str> {
+        let all = root.get("workspace").and_then(|workspace| workspace.get(what)?.as_array());
+        all.into_iter().flatten().filter_map(|one| Some(one.as_str()?.trim_end_matches('/'))).collect()
+    };
     let mut folders = BTreeSet::new();
-    for member in &workspace.members {
-        match member.trim_end_matches('/').rsplit_once('/') {
-            _ if !member.contains('*') => {
-                folders.insert(member.trim_end_matches('/').to_owned());
+    for member in listed("members") {
+        match member.strip_suffix('*') {
+            None => drop(folders.insert(member.to_owned())),
+            // `crates/*`, or `*`: the folders of a folder.
+            Some(parent) if !parent.contains('*') && (parent.is_empty() || parent.ends_with('/')) => {
+                let place = if parent.is_empty() { "." } else { parent.trim_end_matches('/') };
+                let below = project.files().list(place)?.into_iter().filter(|entry| entry.folder);
+                folders.extend(below.map(|entry| format!("{parent}{}", entry.name)));
             }
-            // `crates/*`: the folders of a folder.
-            Some((parent, "*")) if !parent.contains('*') => {
-                let below = project.files().list(parent)?.into_iter().filter(|entry| entry.folder);
-                folders.extend(below.map(|entry| format!("{parent}/{}", entry.name)));
-            }
-            None if member == "*" => {
-                let below = project.files().list(".").unwrap_or_default().into_iter().filter(|entry| entry.folder);
-                folders.extend(below.map(|entry| entry.name));
-            }
-            _ => {}
+            Some(_) => {}
         }
     }
-    folders.retain(|folder| !workspace.exclude.contains(folder));
+    for excluded in listed("exclude") {
+        folders.remove(excluded);
+    }
+    let mut names: BTreeSet<String> = name(&root).into_iter().collect();
     for folder in folders.iter().take(CRATES) {
         // A path that leads out of the project is none of it.
-        let found = manifest(project, &format!("{folder}/Cargo.toml")).unwrap_or_default();
-        names.extend(found.package.map(|package| package.name));
+        names.extend(name(&manifest(project, &format!("{folder}/Cargo.toml")).unwrap_or_default()));
     }
     Ok(names.into_iter().collect())
 }
 
 /// Reads a manifest; an empty one if it is absent or not read, which cargo reports.
-fn manifest(project: &Project, path: &str) -> Result<Manifest> {
+fn manifest(project: &Project, path: &str) -> Result<toml::Table> {
     let bytes = project.files().read(path)?.unwrap_or_default();
     Ok(toml::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default())
 }

@@ -13,11 +13,10 @@ use super::Run;
 use super::closing::Closing;
 use super::features::changed_features;
 use super::learned::{new_entries, one_line};
-use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Style, Trailers, is_key, lint};
+use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Trailers, is_key, lint};
 use super::message::{NONE, placeholder};
 use super::{Git, Oid};
 use crate::checkpoints::Checkpoints;
-use crate::config::CommitMode;
 use crate::error::{Category, Error, Result};
 use crate::files::check_path;
 use crate::layout;
@@ -50,10 +49,6 @@ pub struct NewCommit {
     pub key: Option<String>,
     /// Whether it is a session's own commit, which needs no issue.
     pub session_commit: bool,
-    /// The kind of change for the conventional style (`feat`, `fix!`).
-    ///
-    /// Default: `feat`, and `chore` for a session's own commit.
-    pub kind: Option<String>,
     /// The subject without the key: at most 100 characters, key included.
     pub subject: String,
     /// The changes, one item each; at least one.
@@ -66,10 +61,8 @@ pub struct NewCommit {
     pub invariants: Vec<String>,
     /// Files and folders to stage, relative to the root.
     ///
-    /// Nothing else is staged. What is staged already is committed too.
+    /// Nothing but these and the memory is staged. What is staged already is committed too.
     pub paths: Vec<String>,
-    /// Whether to stage the memory too. With `[git] commits = "with-work"` it is always staged.
-    pub forge: bool,
     /// Whether the commit closes its issue in the tracker when it is merged: `Closes: #12`.
     pub closes: bool,
     /// Parent state: the last good checkpoint, or else the first parent, unless the caller names another.
@@ -143,14 +136,11 @@ impl Commits<'_> {
         let git = self.project.git()?;
         check_state(git)?;
         check_text(new)?;
-        let travels = self.project.config().git.commits == CommitMode::WithWork && !git.ignores_memory()?;
-        let new = &NewCommit { forge: new.forge || travels, ..new.clone() };
         let head = git.head()?;
         let parent = parent(git, head.as_ref(), new, origin)?;
         let staged = self.stage_aside(git, head.as_ref(), new)?;
         let code_tree = staged.code_tree;
-        let style = self.project.config().git.style;
-        let mut message = message(new, origin, &parent, &code_tree, &staged.features, style);
+        let mut message = message(new, origin, &parent, &code_tree, &staged.features);
         message.trailers.other.extend(self.closes(new)?);
         note_learned(&mut message.memory, staged.learned);
         let text = message.to_string();
@@ -158,7 +148,7 @@ impl Commits<'_> {
         self.project.files().check_secrets("the message of the commit", text.as_bytes())?;
 
         let folder = private(git)?;
-        self.stage(git, new, None)?;
+        self.stage(git, &new.paths, None)?;
         let index = git.copy_index(folder.path(), "again")?;
         if git.write_tree(&index)? != staged.tree {
             let message = "files changed while the commit was prepared";
@@ -194,7 +184,7 @@ impl Commits<'_> {
         let key = new.key.as_deref().unwrap_or("the session");
         let reference = Closing::of(self.project.config()).reference(key).ok_or_else(|| {
             Error::refused(format!("no tracker has {key}: a commit cannot close it there"))
-                .next("helmdeck forge tracker push")
+                .next("helmdeck forge tracker sync")
         })?;
         Ok(Some(("Closes".to_owned(), reference)))
     }
@@ -207,7 +197,7 @@ impl Commits<'_> {
         check_text(new)?;
         let none = "0".repeat(40);
         let parent = (none.clone(), "no commit before".to_owned(), None);
-        let text = message(new, origin, &parent, &none, &[], self.project.config().git.style).to_string();
+        let text = message(new, origin, &parent, &none, &[]).to_string();
         check_rules(&text)?;
         self.project.files().check_secrets("the message of the commit", text.as_bytes())
     }
@@ -218,47 +208,57 @@ impl Commits<'_> {
         // This keeps a detected secret out of the repository's objects.
         let git = &git.aside(folder.path())?;
         let index = git.copy_index(folder.path(), "index")?;
-        self.stage(git, new, Some(&index))?;
+        self.stage(git, &new.paths, Some(&index))?;
         let against = match head {
             Some(head) => head.to_string(),
             None => git.empty_tree()?,
         };
-        let run = Run::default().variable("GIT_INDEX_FILE", &index);
-        if !self.look_for_secrets(git, &against, &run, folder.path())? {
+        if !self.check_staged(git, &against, &index, folder.path())? {
             return Err(Error::new(Category::Failed, "E_NOTHING_STAGED", "there is nothing to commit")
                 .hint("name the paths to be committed, or stage them with git add"));
         }
-        let changed =
-            ["diff", "--cached", "--name-only", "-z", "--no-ext-diff", "--no-renames", "--no-relative", &against];
-        let changed = git.succeed(&changed, &run)?.stdout;
-        let changed = changed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        let changed: Vec<String> = changed.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        repair::check_whole(self.project, git, &changed)?;
-        // File names are visible in a commit too, so scan them for secrets. The error does not repeat them.
-        let names = ["diff", "--cached", "--name-only", "-z", "--diff-filter=A", "--no-renames", "--no-relative"];
-        let names = git.succeed(&[&names[..], &[&against]].concat(), &run)?.stdout;
-        let names: Vec<u8> = names.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect();
-        self.project.files().check_secrets("the names of new files", &names)?;
         let tree = git.write_tree(&index)?;
-        let both = |path: &str| -> Result<_> {
-            let old = head.map(|head| git.document_at(head, path)).transpose()?.flatten();
-            Ok((old, git.document_at(&tree, path)?))
+        let (old, new) = (head.map(|head| git.document_at(head)), git.document_at(&tree));
+        let features = match (old.transpose(), new) {
+            (Ok(old), Ok(new)) => changed_features(old.flatten().as_ref(), new.as_ref()),
+            // Features of a damaged file do not count as removed.
+            _ => Vec::new(),
         };
-        let (old, new) = both(layout::FEATURES)?;
-        let features = changed_features(old.as_deref(), new.as_deref());
-        let (old, new) = both(layout::KNOWLEDGE)?;
-        let learned = new_entries(old.as_deref(), new.as_deref());
-        Ok(Staged { code_tree: git.code_tree_of(tree.as_str())?, tree, features, learned })
+        let old = head.and_then(|head| git.document_at(head).ok().flatten());
+        let learned = new_entries(old.as_ref(), git.document_at(&tree).ok().flatten().as_ref());
+        Ok(Staged { code_tree: git.code_tree(&tree)?, tree, features, learned })
     }
 
-    /// Stages the named paths, in the repository's index or in another one.
-    fn stage(&self, git: &Git, new: &NewCommit, index: Option<&Path>) -> Result<()> {
+    /// Checks what an index has and a tree does not: it holds no secret and no damaged file of the memory. Returns whether
+    /// it has changes.
+    fn check_staged(&self, git: &Git, against: &str, index: &Path, folder: &Path) -> Result<bool> {
+        let run = Run::default().variable("GIT_INDEX_FILE", index);
+        if !self.look_for_secrets(git, against, &run, folder)? {
+            return Ok(false);
+        }
+        let args =
+            ["diff", "--cached", "--name-status", "-z", "--no-ext-diff", "--no-renames", "--no-relative", against];
+        let listed = git.succeed(&args, &run)?.stdout;
+        let listed = String::from_utf8_lossy(&listed).into_owned();
+        let fields: Vec<&str> = listed.split('\0').collect();
+        let changed: Vec<(&str, String)> =
+            fields.chunks_exact(2).map(|field| (field[0], field[1].to_owned())).collect();
+        let names: Vec<String> = changed.iter().map(|(_, name)| name.clone()).collect();
+        repair::check_whole(self.project, git, &names)?;
+        // File names are visible in a commit too, so scan them for secrets. The error does not repeat them.
+        let new: Vec<String> = changed.into_iter().filter(|(status, _)| *status == "A").map(|(_, name)| name).collect();
+        self.project.files().check_secrets("the names of new files", new.join("\n").as_bytes())?;
+        Ok(true)
+    }
+
+    /// Stages the named paths and the memory, in the repository's index or in another one.
+    fn stage(&self, git: &Git, named: &[String], index: Option<&Path>) -> Result<()> {
         let mut paths = Vec::new();
-        for path in &new.paths {
+        for path in named {
             check_path(path.trim_end_matches('/'))?;
             paths.push(self.below_root(git, path.trim_end_matches('/')));
         }
-        if new.forge && self.project.root().join(layout::FORGE).is_dir() {
+        if self.project.root().join(layout::FORGE).is_dir() && !git.ignores_memory()? {
             paths.push(self.below_root(git, layout::FORGE));
         }
         if paths.is_empty() {
@@ -319,12 +319,6 @@ fn check_text(new: &NewCommit) -> Result<()> {
         }
         Some(key) if !is_key(key) => return refuse(format!("{key:?} is no key of an issue; wanted is SX9-123")),
         _ => {}
-    }
-    if let Some(kind) = &new.kind {
-        let word = kind.strip_suffix('!').unwrap_or(kind);
-        if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            return Err(Error::usage(format!("{kind:?} is no kind of change; wanted is a word such as feat or fix")));
-        }
     }
     let texts = [&new.subject, &new.why].into_iter().chain(&new.what).chain(&new.learned).chain(&new.invariants);
     for text in texts {
@@ -388,7 +382,6 @@ fn message(
     (parent, remark, checkpoint): &(String, String, Option<String>),
     code_tree: &str,
     features: &[Feature],
-    style: Style,
 ) -> Message {
     let mut memory: Vec<Note> = new.learned.iter().cloned().map(Note::Learned).collect();
     if !features.is_empty() {
@@ -404,9 +397,7 @@ fn message(
     }
     let linear = Some(new.key.clone().unwrap_or_else(|| NONE.to_owned()));
     Message {
-        style,
         scope: new.key.clone().map_or(Scope::Session, Scope::Key),
-        kind: new.kind.clone(),
         subject: without_period(new.subject.trim()).to_owned(),
         what: new.what.clone(),
         why: new.why.clone(),

@@ -77,7 +77,7 @@ impl Hook {
             "#!/bin/sh\n{MARK} 1: {name}\nset -u\nbefore=\"$(dirname \"$0\")/{name}.before-forge\"\n\
              if [ -x \"$before\" ]; then\n    \"$before\" \"$@\" || exit $?\nfi\n\
              [ -d {memory} ] || exit 0\ncommand -v {program} >/dev/null 2>&1 || exit 0\n\
-             exec {program} forge {project}hook {name} {arguments}\n"
+             exec {program} forge {project}hook run {name} {arguments}\n"
         )
     }
 }
@@ -95,7 +95,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl Commits<'_> {
-    /// Installs a hook, which runs `<program> forge hook <name> …`.
+    /// Installs a hook, which runs `<program> forge hook run <name> …`.
     ///
     /// An existing hook stays, runs first, and may refuse.
     ///

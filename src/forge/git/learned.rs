@@ -1,6 +1,6 @@
 //! Lessons that a commit adds.
 //!
-//! They are read from both sides of `knowledge.json`, never from what a message claims.
+//! They are read from both sides, never from what a message claims.
 
 use std::collections::HashSet;
 
@@ -13,16 +13,10 @@ const NAMED: usize = 20;
 /// Maximum length of an entry, in characters.
 const LONGEST: usize = 500;
 
-/// Returns the first text of each new entry, in one line, in the order of the file.
-///
-/// A side that is absent or cannot be read counts as empty: its own reader reports the damage.
-pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String> {
-    if old == new {
-        return Vec::new();
-    }
-    let read = |bytes: Option<&[u8]>| bytes.and_then(|bytes| serde_json::from_slice::<KnowledgeFile>(bytes).ok());
-    let Some(new) = read(new) else { return Vec::new() };
-    let known: HashSet<_> = read(old).iter().flat_map(|file| file.entries().map(|entry| entry.id())).collect();
+/// Returns the first text of each new entry, in one line. A side that is absent has no entries.
+pub(super) fn new_entries(old: Option<&KnowledgeFile>, new: Option<&KnowledgeFile>) -> Vec<String> {
+    let Some(new) = new else { return Vec::new() };
+    let known: HashSet<_> = old.iter().flat_map(|file| file.entries().map(|entry| entry.id())).collect();
     let mut all: Vec<String> = new
         .entries()
         .filter(|entry| !known.contains(&entry.id()))
@@ -33,7 +27,7 @@ pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String>
     let more = all.len().saturating_sub(NAMED);
     if more > 0 {
         all.truncate(NAMED);
-        all.push(format!("{more} more entries of knowledge.json"));
+        all.push(format!("{more} more entries of the knowledge"));
     }
     all
 }
@@ -47,16 +41,16 @@ pub(super) fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn file(contexts: &[&str], invariants: &[&str]) -> Vec<u8> {
+    fn file(contexts: &[&str], invariants: &[&str]) -> KnowledgeFile {
         let entry =
             |context: &&str| format!(r#"{{"context":"{context}","approach":"a","learned_at":"2025-12-24T10:00:00Z"}}"#);
         let quoted = |text: &&str| format!("{text:?}");
-        format!(
+        let text = format!(
             r#"{{"schema_version":"1.0","patterns":{{"successful":[{}],"failed":[]}},"invariants":[{}]}}"#,
             contexts.iter().map(entry).collect::<Vec<_>>().join(","),
             invariants.iter().map(quoted).collect::<Vec<_>>().join(",")
-        )
-        .into_bytes()
+        );
+        serde_json::from_str(&text).unwrap()
     }
 
     #[test]
@@ -65,10 +59,9 @@ mod tests {
         assert_eq!(new_entries(Some(&old), Some(&new)), ["two words", "held"]);
         assert_eq!(new_entries(Some(&new), Some(&old)), Vec::<String>::new());
         assert_eq!(new_entries(None, Some(&old)), ["one", "kept"]);
-        assert_eq!(new_entries(Some(b"{"), Some(&old)).len(), 2);
-        assert_eq!(new_entries(Some(&old), Some(b"{")).len() + new_entries(Some(&old), None).len(), 0);
+        assert_eq!(new_entries(Some(&old), None).len(), 0);
         let names: Vec<String> = (0..25).map(|number| format!("n{number}")).collect();
         let many = new_entries(None, Some(&file(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])));
-        assert_eq!((many.len(), many[20].as_str()), (21, "5 more entries of knowledge.json"));
+        assert_eq!((many.len(), many[20].as_str()), (21, "5 more entries of the knowledge"));
     }
 }

@@ -41,18 +41,6 @@ pub(crate) use write::NONE;
 /// Maximum number of bytes of a message that are read; the rest is ignored.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Style of a subject. Both styles are parsed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Style {
-    /// `[SX9-123] Brief description`, as in the RFC.
-    #[default]
-    Forge,
-    /// `feat(SX9-123): brief description`, as in [Conventional
-    /// Commits](https://www.conventionalcommits.org/en/v1.0.0/).
-    Conventional,
-}
-
 /// Scope of a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -69,14 +57,9 @@ pub enum Scope {
 /// A parsed commit message.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
-    /// The style of the subject.
-    pub style: Style,
     /// The scope.
     pub scope: Scope,
-    /// The kind of change, in the conventional style (`feat`, `fix!`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// The subject, without scope and kind.
+    /// The subject, without the scope.
     pub subject: String,
     /// The changes, one item each.
     #[serde(default)]

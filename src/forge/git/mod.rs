@@ -10,7 +10,6 @@ mod features;
 pub(crate) mod fixture;
 mod hooks;
 mod learned;
-mod lint;
 pub mod message;
 mod repository;
 mod rescue;
@@ -23,6 +22,5 @@ pub use helmdeck_git::{
     StatusEntry, Tag, Updated, Worktree,
 };
 pub use hooks::{Hook, Installed};
-pub use lint::Linted;
 pub use repository::Git;
 pub use rescue::Rescue;

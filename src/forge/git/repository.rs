@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use std::ffi::OsString;
 
-use helmdeck_forge_documents::entries::EntryFiles;
-use helmdeck_forge_files::files::Entries as _;
+use helmdeck_forge_files::files::{Document, EntryFile, decode};
 use helmdeck_git::{Merged, Stages};
 
 use super::{Oid, Run};
-use crate::error::{Error, Result};
+use crate::error::{Category, Error, Result};
 use crate::layout::FORGE;
+use crate::time::Time;
 
 /// The prefix of the trailers of a project.
 pub(super) const TRAILERS: &str = "Forge-";
@@ -63,12 +63,6 @@ impl Git {
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self(self.0.timeout(timeout))
-    }
-
-    /// Limits the time of every run, even if its own limit is higher: for a process that must exit soon.
-    #[must_use]
-    pub(crate) fn hurried(self, longest: Duration) -> Self {
-        Self(self.0.hurried(longest))
     }
 
     /// Sets the folder of the memory, below the root of the work tree; `.forge` by default.
@@ -123,29 +117,38 @@ impl Git {
         format!("{}{rest}", self.memory())
     }
 
-    /// Returns a document as a commit or a tree has it, with the entries that have files of their own.
+    /// Returns a document of the long-term memory as a commit or a tree has it. `None` if it has none.
+    ///
+    /// A damaged entry is left out: it is reported where its file is read.
     ///
     /// # Errors
-    /// The errors of running git.
-    pub fn document_at(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
-        let Some(main) = self.file_at(tree, &self.in_memory(path))? else { return Ok(None) };
-        let documents = EntryFiles::default();
-        let Some(folder) = documents.folder(path) else { return Ok(Some(main)) };
-        let folder = format!("{}/", self.in_memory(&folder));
+    /// The errors of running git; `Corrupt` if the document of an older project is damaged.
+    pub fn document_at<D: Document>(&self, tree: &Oid) -> Result<Option<D>> {
+        let Some(entries) = D::ENTRIES else { return Ok(None) };
+        let whole = self.file_at(tree, &self.in_memory(D::PATH))?;
+        let whole = whole
+            .map(|bytes| decode::<D>(&bytes).map(|(document, _)| document))
+            .transpose()
+            .map_err(|_| Error::new(Category::Corrupt, "E_CORRUPT", format!("{} of {tree} cannot be read", D::PATH)))?;
+        let folder = format!("{}/", self.in_memory(entries.folder));
         let listed = self.succeed(&["ls-tree", "-z", "--full-tree", tree.as_str(), "--", &folder], &Run::default())?;
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         // Each is "mode type id<tab>path".
         let files = listed.split('\0').filter_map(|line| {
             let (about, file) = line.split_once('\t')?;
-            let name = about.split(' ').nth(2).filter(|_| file.ends_with(".json") && about.contains(" blob "))?;
-            Some((file.to_owned(), name.to_owned()))
+            let is_one = file.rsplit('/').next().is_some_and(EntryFile::is_one) && about.contains(" blob ");
+            is_one.then(|| Some((file.to_owned(), about.split(' ').nth(2)?.to_owned())))?
         });
         let (files, names): (Vec<String>, Vec<String>) = files.unzip();
+        if whole.is_none() && files.is_empty() {
+            return Ok(None);
+        }
         let objects = self.objects(&names.join("\n"))?;
-        let entries: Vec<(String, Vec<u8>)> =
-            files.into_iter().zip(objects).filter_map(|(file, object)| Some((file, object?.bytes))).collect();
-        // What is damaged in a commit is reported where its files are read.
-        Ok(Some(documents.join(path, &main, &entries).unwrap_or(main)))
+        let read = |(path, object): (_, Option<helmdeck_git::Object>)| {
+            Some(EntryFile { path, bytes: object?.bytes, modified: Time::UNKNOWN })
+        };
+        let files: Vec<EntryFile> = files.into_iter().zip(objects).filter_map(read).collect();
+        Ok(Some((entries.join)(&files, whole).document))
     }
 
     /// Says whether git ignores the memory: some users keep it out of the repository.
@@ -177,7 +180,8 @@ impl Git {
         format!("{}{path}", self.memory().strip_suffix(FORGE).unwrap_or_default())
     }
 
-    /// Returns the number of work commits in a range, without those that only save a session's memory.
+    /// Returns the number of work commits in a range that touch the project, without those that only save a session's
+    /// memory.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::count`].
@@ -197,8 +201,15 @@ impl Git {
             range,
             "--",
         ];
+        let args = [&args[..], &self.below_scope()].concat();
         let output = self.read(&args)?;
         output.text().parse().map_err(|_| helmdeck_git::complaint(&args, &output).into())
+    }
+
+    /// Returns the path that limits a list of commits to the scope; none if that is the whole repository.
+    pub(crate) fn below_scope(&self) -> Vec<&str> {
+        // git leaves out empty commits if there is a path.
+        Some(self.scope()).filter(|scope| !scope.is_empty()).into_iter().collect()
     }
 
     /// Says whether two commits merge, as [`helmdeck_git::Git::try_merge`] does.
@@ -306,6 +317,9 @@ mod tests {
         crate::progress::Progress::new(&project).log("Done").unwrap();
         assert!(project.git().unwrap().status().unwrap().untracked().count() > 0);
         crate::events::emit(&project, crate::Subject::Learning, 1);
-        assert_eq!(crate::events::Events::new(&project).tail(1).unwrap().events.len(), 1);
+        assert_eq!(
+            crate::events::Events::new(&project).replay(&crate::events::Replay::default()).unwrap().events.len(),
+            1
+        );
     }
 }

@@ -74,16 +74,19 @@ impl Git {
         self.hold(reference, name, message, found)
     }
 
-    /// As [`Git::rescue`], unless the work tree and the index are unchanged since an earlier rescue.
+    /// As [`Git::rescue`], unless the code in the work tree and in the index is as an earlier rescue holds it.
     ///
     /// # Errors
     /// As [`Git::rescue`].
     pub fn rescue_since(&self, last: &str, name: &str, message: &str) -> Result<Option<Rescue>> {
         let reference = self.free_rescue(name)?;
         let found = self.gather()?;
-        let (tree, index) = (format!("{last}^{{tree}}"), format!("{last}^2^{{tree}}"));
-        let known = self.run(&["rev-parse", &tree, &index], &Run::default())?;
-        if known.ok() && known.text() == format!("{}\n{}", found.tree, found.staged) {
+        let known =
+            self.run(&["rev-parse", &format!("{last}^{{tree}}"), &format!("{last}^2^{{tree}}")], &Run::default())?;
+        let known: Vec<Oid> = known.text().lines().filter_map(Oid::parse).collect();
+        let now = [found.tree.clone(), found.staged.clone()];
+        let trees = self.code_trees(&[&known[..], &now].concat())?;
+        if known.len() == 2 && known.iter().zip(&now).all(|(then, now)| trees.get(then) == trees.get(now)) {
             return Ok(None);
         }
         self.hold(reference, name, message, found).map(Some)

@@ -62,16 +62,12 @@ pub struct Last {
 /// Inputs of the long-term memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LongTerm {
-    /// `knowledge.json`.
+    /// The knowledge.
     pub knowledge: File,
-    /// `features.json`.
+    /// The features.
     pub features: File,
     /// When something was last learned or confirmed.
     pub last: Option<Last>,
-    /// Number of entries.
-    pub entries: u64,
-    /// Size in bytes.
-    pub bytes: u64,
     /// Other files that are damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Damaged>,
@@ -107,7 +103,7 @@ pub struct ShortTerm {
 /// Inputs of the features.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Features {
-    /// `features.json`.
+    /// The features.
     pub file: File,
     /// Number that pass, with evidence.
     pub passing: u64,
@@ -122,9 +118,6 @@ pub struct Features {
     /// Their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unverified_ids: Vec<String>,
-    /// The features that a person verifies, not a test.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub manual: Vec<String>,
     /// Number of passes on older code; `None` if this was not checked.
     pub stale: Option<u64>,
     /// Other files that are damaged.

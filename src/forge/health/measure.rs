@@ -25,26 +25,12 @@ pub fn measure(project: &Project) -> Health {
 
 /// As [`measure`]. The evidence is read once and shared with later calls.
 pub(crate) fn measure_with(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Health {
-    judge(inputs_by(project, evidence), &project.config().health, project.environment().now())
+    judge(inputs(project, evidence), &project.config().health, project.environment().now())
 }
 
-/// Returns the inputs of the health rules.
-#[must_use]
-pub fn inputs(project: &Project) -> Inputs {
-    inputs_by(project, &OnceCell::new())
-}
-
-/// Returns a test that says, from a commit message, whether the commit has a known issue or needs none.
-///
-/// `None` if issues are switched off.
-pub(crate) fn belongs_to_an_issue(project: &Project) -> Option<impl Fn(&str) -> bool + use<>> {
-    let known = issues::known(project, &project.files().reading())?;
-    Some(move |message: &str| known.has(message))
-}
-
-fn inputs_by(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs {
+fn inputs(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs {
     let files = project.files().reading();
-    let known = issues::known(project, &files);
+    let (known, mut linear) = issues::read(project, &files);
     let (knowledge, fresh) = memory::knowledge(&files);
     // Run git while the files are read.
     let (mut long_term, short_term, features, found) = std::thread::scope(|scope| {
@@ -56,8 +42,8 @@ fn inputs_by(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs
         (knowledge, short_term, features, found)
     });
     long_term.features = features.file.clone();
-    long_term.last = fresh.or(found.committed).or_else(|| memory::modified(&files, layout::KNOWLEDGE));
-    let linear = issues::linear(known, &found);
+    long_term.last = fresh.or(found.committed).or_else(|| memory::modified(&files, layout::KNOWLEDGE_ENTRIES));
+    issues::add_commits(&mut linear, &found);
     let mut inputs = Inputs { long_term, short_term, features, git: found.git, linear };
     share_out_damage(project, &mut inputs);
     inputs
@@ -68,9 +54,14 @@ fn share_out_damage(project: &Project, inputs: &mut Inputs) {
     const TOLD: [&str; 4] = [layout::KNOWLEDGE, layout::FEATURES, layout::PROGRESS, layout::ACTIVE];
     let of_issues = |path: &str| [layout::ISSUES, layout::COMMENTS].iter().any(|folder| path.starts_with(folder));
     let damaged = repair::damage(project, |path| !TOLD.contains(&path) && !of_issues(path)).unwrap_or_default();
-    for one in damaged.into_iter().filter(|one| one.extent != Extent::Newer) {
+    let unusable = repair::unusable(project).unwrap_or_default();
+    for one in damaged.into_iter().chain(unusable).filter(|one| one.extent != Extent::Newer) {
         let component = match one.path.as_str() {
             layout::CONFIG => &mut inputs.long_term.damaged,
+            path if repair::is_long_term(path) => &mut inputs.long_term.damaged,
+            path if path.starts_with(layout::SKILLS) || path.starts_with(layout::TEMPLATES) => {
+                &mut inputs.long_term.damaged
+            }
             path if path.starts_with(layout::ARTIFACTS) => &mut inputs.features.damaged,
             layout::BRANCHES => &mut inputs.git.damaged,
             path if path.starts_with(layout::CHECKPOINTS) => &mut inputs.git.damaged,

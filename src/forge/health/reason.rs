@@ -77,7 +77,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// `knowledge.json` is missing.
+    /// The folder of knowledge is missing.
     KnowledgeMissing, "knowledge_missing", "helmdeck forge doctor --fix";
     /// `knowledge.json` is unreadable.
     KnowledgeCorrupt, "knowledge_corrupt", "helmdeck forge repair .forge/memory/long-term/knowledge.json";
@@ -89,8 +89,6 @@ codes! {
     SchemaNewer, "schema_newer", "helmdeck --version";
     /// Nothing was learned or confirmed for more than seven days.
     Stale, "stale", "helmdeck forge knowledge search";
-    /// `knowledge.json` has grown large.
-    Oversize, "oversize", "helmdeck forge knowledge compact";
     /// A time is in the future.
     ClockSkew, "clock_skew", "helmdeck forge doctor";
     /// `progress.txt` is missing.
@@ -100,7 +98,7 @@ codes! {
     /// `progress.txt` is not text.
     ProgressNotText, "progress_not_text", "helmdeck forge repair .forge/memory/short-term/progress.txt";
     /// A session is active, and has noted nothing for more than an hour.
-    StaleActive, "stale_active", "helmdeck forge session status";
+    StaleActive, "stale_active", "helmdeck forge status";
     /// No session is active, and nothing was noted for more than an hour.
     StaleIdle, "stale_idle", "helmdeck forge session start";
     /// A session stopped without an end.
@@ -114,15 +112,15 @@ codes! {
     /// No feature is planned.
     NoFeatures, "no_features", "helmdeck forge features list";
     /// Fewer than half of the features pass.
-    FewPassing, "few_passing", "helmdeck forge features next";
+    FewPassing, "few_passing", "helmdeck forge features list";
     /// Half to four fifths of the features pass.
-    SomePassing, "some_passing", "helmdeck forge features next";
+    SomePassing, "some_passing", "helmdeck forge features list";
     /// A feature regressed.
     Regression, "regression", "helmdeck forge features list";
     /// A feature claims to pass without evidence.
     UnverifiedPass, "unverified_pass", "helmdeck forge features list";
     /// The code has changed since the last verification.
-    StalePass, "stale_pass", "helmdeck forge features verify --stale";
+    StalePass, "stale_pass", "helmdeck forge verify --stale";
     /// The project was set up without a repository.
     NoGit, "no_git", "helmdeck forge doctor";
     /// The project was in a repository, which is gone.
@@ -150,13 +148,13 @@ codes! {
     /// `active.json` is unreadable.
     ActiveCorrupt, "active_corrupt", "helmdeck forge repair .forge/linear/active.json";
     /// Issue changes could not be delivered.
-    OutboxFailed, "outbox_failed", "helmdeck forge tracker outbox";
+    OutboxFailed, "outbox_failed", "helmdeck forge tracker status";
     /// An issue was changed on both sides.
     Conflict, "conflict", "helmdeck forge tracker status";
     /// Issues could not be fetched.
     PullFailed, "pull_failed", "helmdeck forge tracker status";
     /// A commit has no issue.
-    OrphanCommits, "orphan_commits", "helmdeck forge lint-commits";
+    OrphanCommits, "orphan_commits", "helmdeck forge issue list --all";
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTe
 use super::reason::{Code, Reason, Severity};
 use super::{Colour, Component, Health};
 use crate::config::{HealthConfig, Softer};
+use crate::layout;
 use crate::repair::{Damaged, Extent};
 use crate::time::Time;
 
@@ -13,10 +14,6 @@ const LONG_TERM: i64 = 7 * 24 * 60 * 60;
 const SHORT_TERM: i64 = 60 * 60;
 /// Maximum difference between clocks, in seconds.
 const SKEW: i64 = 5 * 60;
-/// Number of entries above which `knowledge.json` is large.
-pub(super) const ENTRIES: u64 = 500;
-/// Number of bytes above which `knowledge.json` is large.
-pub(super) const BYTES: u64 = 256 * 1024;
 /// Maximum healthy number of commits after a checkpoint.
 const COMMITS: u64 = 10;
 
@@ -83,6 +80,10 @@ fn skew(last: Option<Last>, now: Time) -> Option<Reason> {
 fn damaged(files: &[Damaged]) -> impl Iterator<Item = Reason> {
     files.iter().map(|file| {
         let severity = match file.extent {
+            // The other skills and forms can be used.
+            Extent::Whole if [layout::SKILLS, layout::TEMPLATES].iter().any(|folder| file.path.starts_with(folder)) => {
+                Severity::Warning
+            }
             Extent::Whole => Severity::Error,
             Extent::Lines => Severity::Warning,
             Extent::Newer | Extent::Harmless => Severity::Info,
@@ -99,9 +100,9 @@ fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
     let mut reasons = Vec::new();
     match &given.knowledge {
         File::Valid => {}
-        File::Absent => reasons.push(error(Code::KnowledgeMissing, "knowledge.json does not exist")),
+        File::Absent => reasons.push(error(Code::KnowledgeMissing, "there is no folder of knowledge")),
         File::Newer(version) => {
-            reasons.push(warning(Code::SchemaNewer, format!("knowledge.json has {version} form, and is only read")));
+            reasons.push(warning(Code::SchemaNewer, format!("the knowledge has {version} form, and is only read")));
         }
         File::Damaged(why) => reasons.push(error(Code::KnowledgeCorrupt, why)),
     }
@@ -114,10 +115,6 @@ fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
     {
         let detail = format!("nothing was learned or confirmed since {}: confirm what still holds", last.at);
         reasons.push(Reason::new(Severity::Warning, Code::Stale, detail, later(last.at, LONG_TERM)));
-    }
-    if given.entries > ENTRIES || given.bytes > BYTES {
-        let detail = format!("{} entries, {} bytes: aim at {ENTRIES} and {BYTES}", given.entries, given.bytes);
-        reasons.push(info(Code::Oversize, detail));
     }
     reasons.extend(skew(given.last, now));
     reasons
@@ -165,7 +162,7 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
     match &given.file {
         File::Valid | File::Absent => {}
         File::Newer(version) => {
-            reasons.push(warning(Code::SchemaNewer, format!("features.json has {version} form, and is only read")));
+            reasons.push(warning(Code::SchemaNewer, format!("the features have {version} form, and are only read")));
         }
         File::Damaged(why) => {
             reasons.push(error(Code::FeaturesCorrupt, why));
@@ -194,22 +191,30 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
         let detail = format!("{} worked before: {shown}", given.regressed.len());
         let severity = if config.regression == Softer::Yellow { Severity::Warning } else { Severity::Info };
         let reason = Reason::new(severity, Code::Regression, detail, given.regressed_since);
-        reasons.push(verify(reason, &given.regressed, &given.manual));
+        reasons.push(verify(reason, &given.regressed));
     }
     if given.unverified > 0 {
         let detail = format!("{} say that they pass, without evidence, and count as failing", given.unverified);
-        reasons.push(verify(info(Code::UnverifiedPass, detail), &given.unverified_ids, &given.manual));
+        reasons.push(verify(info(Code::UnverifiedPass, detail), &given.unverified_ids));
     }
     if let Some(stale) = given.stale.filter(|stale| *stale > 0) {
-        reasons.push(info(Code::StalePass, format!("{stale} were verified on code that has changed since")));
+        reasons.push(info(
+            Code::StalePass,
+            format!("{} of {} that pass were verified on code that has changed since", stale, given.passing),
+        ));
     }
     reasons
 }
 
-/// Sets the command that verifies features: only those with tests, at most ten at a time.
-fn verify(reason: Reason, ids: &[String], manual: &[String]) -> Reason {
-    let ids: Vec<&str> = ids.iter().filter(|id| !manual.contains(id)).take(10).map(String::as_str).collect();
-    if ids.is_empty() { reason } else { reason.run(format!("helmdeck forge features verify {}", ids.join(" "))) }
+/// Returns a number with the words for one or for several.
+fn plural(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+/// Sets the command that verifies features, at most ten at a time.
+fn verify(reason: Reason, ids: &[String]) -> Reason {
+    let ids: Vec<&str> = ids.iter().take(10).map(String::as_str).collect();
+    if ids.is_empty() { reason } else { reason.run(format!("helmdeck forge verify {}", ids.join(" "))) }
 }
 
 fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
@@ -225,7 +230,7 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         return reasons;
     }
     if given.unmerged > 0 {
-        let reason = error(Code::Unmerged, format!("{} paths have conflicts", given.unmerged));
+        let reason = error(Code::Unmerged, format!("{} conflicts", plural(given.unmerged, "path has", "paths have")));
         reasons.push(match given.unmerged_memory.first() {
             Some(path) => reason.run(format!("helmdeck forge repair {path}")),
             None => reason,
@@ -233,18 +238,18 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
     }
     let base = given.base.as_deref();
     if let Some(base) = base.filter(|_| given.ahead > 0 && given.behind > 0) {
-        let softer = config.clean_divergence == Softer::Yellow && given.merges_cleanly == Some(true);
         let merges = match given.merges_cleanly {
             Some(true) => ", merges cleanly",
             Some(false) => ", with conflicts",
             None => "",
         };
         let detail = format!("diverged from {base}: {} ahead, {} behind{merges}", given.ahead, given.behind);
-        let severity = if softer { Severity::Warning } else { Severity::Error };
-        reasons.push(Reason::new(severity, Code::Diverged, detail, None));
+        let softer = config.clean_divergence == Softer::Yellow && given.merges_cleanly == Some(true);
+        reasons.push(if softer { warning(Code::Diverged, detail) } else { error(Code::Diverged, detail) });
     }
     if given.uncommitted > 0 {
-        reasons.push(warning(Code::Uncommitted, format!("{} paths are not committed", given.uncommitted)));
+        let paths = plural(given.uncommitted, "path is", "paths are");
+        reasons.push(warning(Code::Uncommitted, format!("{paths} not committed")));
     }
     match &given.checkpoint {
         None => reasons.push(match &given.fetch_checkpoints {
@@ -283,11 +288,14 @@ fn linear(given: &Linear) -> Vec<Reason> {
         reasons.push(error(Code::ActiveCorrupt, why));
     }
     if given.outbox_failed > 0 {
-        let detail = format!("{} changes could not be delivered", given.outbox_failed);
+        let detail = format!("{} could not be delivered", plural(given.outbox_failed, "change", "changes"));
         reasons.push(error(Code::OutboxFailed, detail));
     }
     if given.conflicts > 0 {
-        reasons.push(error(Code::Conflict, format!("{} issues were changed on both sides", given.conflicts)));
+        reasons.push(error(
+            Code::Conflict,
+            format!("{} changed on both sides", plural(given.conflicts, "issue was", "issues were")),
+        ));
     }
     if let Some(since) = given.pull_failed {
         reasons.push(Reason::new(Severity::Error, Code::PullFailed, "issues could not be fetched", Some(since)));
@@ -296,7 +304,8 @@ fn linear(given: &Linear) -> Vec<Reason> {
         reasons.push(info(Code::NoGit, "without a repository there are no commits to look at"));
     } else if given.orphans > 0 {
         let shown = given.orphan_commits.join(", ");
-        reasons.push(warning(Code::OrphanCommits, format!("{} commits belong to no issue: {shown}", given.orphans)));
+        let commits = plural(given.orphans, "commit belongs", "commits belong");
+        reasons.push(warning(Code::OrphanCommits, format!("{commits} to no issue: {shown}")));
     }
     reasons
 }

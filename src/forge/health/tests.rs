@@ -90,27 +90,21 @@ fn long_term_memory() {
             ("7 d - 1 s", |i| i.long_term.last = Some(ago(7 * DAY - 1)), Green, &[]),
             ("7 d", |i| i.long_term.last = Some(ago(7 * DAY)), Green, &[]),
             ("7 d + 1 s", |i| i.long_term.last = Some(ago(7 * DAY + 1)), Yellow, &[("stale", Warning)]),
-            ("500 entries", |i| i.long_term.entries = 500, Green, &[]),
-            ("501 entries", |i| i.long_term.entries = 501, Green, &[("oversize", Info)]),
-            ("256 KiB", |i| i.long_term.bytes = 262_144, Green, &[]),
-            ("256 KiB + 1", |i| i.long_term.bytes = 262_145, Green, &[("oversize", Info)]),
             ("5 min ahead", |i| i.long_term.last = Some(ago(-300)), Green, &[]),
             ("5 min + 1 s ahead", |i| i.long_term.last = Some(ago(-301)), Green, &[("clock_skew", Info)]),
             ("no time at all", |i| i.long_term.last = None, Green, &[]),
             (
-                "damaged, old and large",
+                "damaged and old",
                 |i| {
                     i.long_term = LongTerm {
                         knowledge: File::Damaged("x".into()),
                         features: File::Damaged("y".into()),
                         last: Some(ago(8 * DAY)),
-                        entries: 501,
-                        bytes: 0,
                         damaged: Vec::new(),
                     }
                 },
                 Red,
-                &[("knowledge_corrupt", Error), ("features_corrupt", Error), ("oversize", Info)],
+                &[("knowledge_corrupt", Error), ("features_corrupt", Error)],
             ),
         ],
     );

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::features::{ADOPTED_FROM, BlockedBy, Feature, Features, FeaturesFile, Numbers, Status, adopted_name};
 use crate::json::Json;
+use crate::knowledge;
 use crate::layout::{SCRATCH, SESSIONS};
 use crate::progress;
 use crate::project::Project;
@@ -21,6 +22,8 @@ const NOTE: std::ops::RangeInclusive<usize> = 10..=500;
 const MAX_NOTES: usize = 200;
 /// Prefix of the ids of adopted features.
 const PREFIX: &str = "ADOPTED";
+/// The features of the pattern for long-running agents.
+const LIST: &str = "feature_list.json";
 /// The issues of beads.
 const BEADS: &str = ".beads/issues.jsonl";
 
@@ -62,38 +65,15 @@ struct Listed {
     passes: bool,
 }
 
-/// A feature to adopt.
-struct New {
-    name: String,
-    description: String,
-    category: Option<String>,
-    steps: Vec<String>,
-    status: Status,
-    from: String,
-}
-
 pub(super) fn adopt(project: &Project) -> Result<Adopted> {
-    let mut adopted = Adopted::default();
-    let mut new = Vec::new();
-    take(project, "feature_list.json", &mut adopted, |text, _| {
-        let listed: Vec<Listed> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        new.extend(listed.into_iter().map(|listed| New {
-            name: listed.description.clone(),
-            description: listed.description,
-            category: listed.category,
-            steps: listed.steps,
-            // Another tool may claim that it works; here it must be verified.
-            status: if listed.passes { Status::Failing } else { Status::NotImplemented },
-            from: "feature_list.json".into(),
-        }));
-        Ok(())
-    })?;
-    let mut beads = None;
-    take(project, BEADS, &mut adopted, |text, _| {
-        beads = Some(text.to_owned());
-        Ok(())
-    })?;
-    if let Some(text) = beads {
+    let mut adopted = Adopted { skipped: knowledge::adopt::take_over(project)?, ..Adopted::default() };
+    if let Some(text) = read(project, LIST, &mut adopted.skipped) {
+        match serde_json::from_str(&text) {
+            Ok(listed) => add(project, listed, &mut adopted)?,
+            Err(error) => adopted.skipped.push(format!("{LIST}: {error}")),
+        }
+    }
+    if let Some(text) = read(project, BEADS, &mut adopted.skipped) {
         let taken = project.issues().adopt(BEADS, &text)?;
         adopted.issues = taken.keys;
         adopted.skipped.extend(taken.skipped);
@@ -105,15 +85,11 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
             }
         }
     }
-    add(project, new, &mut adopted)?;
     take_progress(project, &mut adopted)?;
     for from in ["MEMORY.md", "CLAUDE.md"] {
-        let mut proposals = Vec::new();
-        take(project, from, &mut adopted, |text, skipped| {
-            proposals = notes(project, from, text, skipped);
-            Ok(())
-        })?;
-        adopted.proposals.append(&mut proposals);
+        if let Some(text) = read(project, from, &mut adopted.skipped) {
+            adopted.proposals.extend(notes(project, from, &text, &mut adopted.skipped));
+        }
     }
     if !adopted.proposals.is_empty() {
         let mut text = String::from(
@@ -129,98 +105,73 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
 }
 
 /// Reads a file of another tool, if it exists. An unreadable file is skipped and reported.
-fn take(
-    project: &Project,
-    path: &str,
-    adopted: &mut Adopted,
-    read: impl FnOnce(&str, &mut Vec<String>) -> std::result::Result<(), String>,
-) -> Result<()> {
-    let bytes = match project.files().read(path) {
-        Ok(None) => return Ok(()),
-        Ok(Some(bytes)) => bytes,
-        Err(error) => {
-            adopted.skipped.push(error.message);
-            return Ok(());
-        }
+fn read(project: &Project, path: &str, skipped: &mut Vec<String>) -> Option<String> {
+    let text = match project.files().read(path) {
+        Ok(bytes) => String::from_utf8(bytes?).map_err(|_| format!("{path}: it is no UTF-8")),
+        Err(error) => Err(error.message),
     };
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(_) => {
-            adopted.skipped.push(format!("{path}: it is no UTF-8"));
-            return Ok(());
-        }
-    };
-    if let Err(why) = read(text.strip_prefix('\u{feff}').unwrap_or(&text), &mut adopted.skipped) {
-        adopted.skipped.push(format!("{path}: {why}"));
-    }
-    Ok(())
+    let text = text.map_err(|why| skipped.push(why)).ok()?;
+    Some(text.trim_start_matches('\u{feff}').to_owned())
 }
 
 /// Says whether a feature exists, or was removed as unwanted.
-fn is_known(file: &FeaturesFile, from: &str, name: &str) -> bool {
+fn is_known(file: &FeaturesFile, name: &str) -> bool {
     let here = |feature: &Feature| {
-        feature.name == name && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(other)) if other == from)
+        feature.name == name && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(from)) if from == LIST)
     };
-    file.features.iter().any(here) || file.not_adopted.contains(&adopted_name(from, name))
+    file.features.iter().any(here) || file.not_adopted.contains(&adopted_name(LIST, name))
 }
 
-fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
+fn add(project: &Project, mut new: Vec<Listed>, adopted: &mut Adopted) -> Result<()> {
     let file = Features::new(project).read()?;
-    new.retain(|new| !is_known(&file, &new.from, &one_line(&new.name)));
+    new.retain(|new| !is_known(&file, &one_line(&new.description)));
     if new.is_empty() {
         return Ok(());
     }
-    let (mut ids, mut skipped) = (Vec::new(), Vec::new());
     let git = project.repository()?;
     let guard = project.common_lock()?;
     let mut numbers = Numbers::of(project, git.as_ref());
     project.files().edit(None, |file: &mut FeaturesFile| {
         for new in new {
-            let name = one_line(&new.name);
-            if name.is_empty() || is_known(file, &new.from, &name) {
+            let name = one_line(&new.description);
+            if name.is_empty() || is_known(file, &name) {
                 continue;
             }
-            let mut texts = vec![&new.name, &new.description];
-            texts.extend(new.steps.iter().chain(&new.category));
-            if texts.into_iter().any(|text| is_secret(project, &new.from, text)) {
-                skipped.push(format!("{}: a feature holds what looks like a secret", new.from));
+            let texts = || new.steps.iter().chain(&new.category).chain([&new.description]);
+            if texts().any(|text| is_secret(project, LIST, text)) {
+                adopted.skipped.push(format!("{LIST}: a feature holds what looks like a secret"));
                 continue;
             }
             let mut feature = Feature::new(numbers.next_id(file, PREFIX), name);
             numbers.note(&feature.id);
-            ids.push(feature.id.clone());
-            feature.status = new.status;
+            adopted.features.push(feature.id.clone());
+            // Another tool may claim that it works; here it must be verified.
+            feature.status = if new.passes { Status::Failing } else { Status::NotImplemented };
             feature.tests = Some(Vec::new());
             feature.blocked_by = Some(BlockedBy::Nothing);
             feature.category = new.category;
             feature.steps = Some(new.steps).filter(|steps| !steps.is_empty());
             let other = &mut feature.other.0;
-            if !new.description.is_empty() && new.description != feature.name {
+            if new.description != feature.name {
                 other.insert("description".to_owned(), Json::String(new.description));
             }
-            other.insert(ADOPTED_FROM.to_owned(), Json::String(new.from));
+            other.insert(ADOPTED_FROM.to_owned(), Json::String(LIST.to_owned()));
             file.features.push(feature);
         }
         Ok(())
     })?;
-    if !ids.is_empty() {
+    if !adopted.features.is_empty() {
         numbers.write();
     }
     drop(guard);
-    adopted.features = ids;
-    adopted.skipped.append(&mut skipped);
     Ok(())
 }
 
 /// Imports the progress of former sessions into the archive of ended sessions.
 fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     const FROM: &str = "claude-progress.txt";
-    let mut text = None;
-    take(project, FROM, adopted, |read, _| {
-        text = Some(read.to_owned());
-        Ok(())
-    })?;
-    let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(()) };
+    let text = read(project, FROM, &mut adopted.skipped).filter(|text| !text.trim().is_empty());
+    let Some(text) = text else { return Ok(()) };
     let Some(about) = project.files().entry(FROM)? else { return Ok(()) };
     let zone = &project.environment().zone;
     let opening = progress::text::opening(about.modified, zone, None);

@@ -1,12 +1,11 @@
 //! Detects how a project is tested, from the files at its root.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// Maximum number of bytes read from a file.
-const MAX_BYTES: u64 = 1 << 20;
+use crate::shared;
+
 /// The settings lines that show the defaults.
 const RUNNER: &str = "# runner = ";
 const COMMANDS: &str = "# commands = ";
@@ -204,11 +203,9 @@ impl Tests {
 }
 
 fn text(root: &Path, name: &str) -> String {
-    let mut bytes = Vec::new();
-    let file =
-        std::fs::File::open(root.join(name)).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()));
-    let read = file.and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes).ok());
-    read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    let path = root.join(name);
+    let bytes = if path.is_file() { shared::read(&path) } else { None };
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

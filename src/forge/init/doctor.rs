@@ -8,9 +8,12 @@ use super::tree;
 use crate::config::Config;
 use crate::error::Result;
 use crate::events::Events;
+use crate::features::FeaturesFile;
+use crate::files::{Document as _, EntryFile};
 use crate::health::Code;
 use crate::init;
-use crate::layout::{CONFIG, INIT, LOCAL};
+use crate::knowledge::LearningEntry;
+use crate::layout::{CONFIG, FEATURES_ENTRIES, INIT, KNOWLEDGE_ENTRIES, LOCAL};
 use crate::local;
 use crate::project::Project;
 use crate::repair::{self, Extent};
@@ -59,6 +62,16 @@ pub struct Diagnosis {
     pub next: Option<String>,
 }
 
+impl Diagnosis {
+    fn new(path: impl Into<String>, problem: Problem, detail: impl Into<String>) -> Self {
+        Self { path: path.into(), problem, detail: detail.into(), fixed: false, next: None }
+    }
+
+    fn next(self, next: impl Into<String>) -> Self {
+        Self { next: Some(next.into()), ..self }
+    }
+}
+
 /// Result of `forge doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doctor {
@@ -79,24 +92,16 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
     find_wrong_modes(project, &mut found);
     find_damaged(project, &mut found)?;
     if let Some(path) = local::tracked(project)? {
-        found.push(Diagnosis {
-            path,
-            problem: Problem::LocalTracked,
-            detail: format!("git tracks it, and {LOCAL} belongs to one clone alone: it is somebody else's"),
-            fixed: false,
-            next: Some(format!("git rm --cached -r {LOCAL}")),
-        });
+        let detail = format!("git tracks it, and {LOCAL} belongs to one clone alone: it is somebody else's");
+        let tracked = Diagnosis::new(path, Problem::LocalTracked, detail);
+        found.push(tracked.next(format!("git rm --cached -r {LOCAL}")));
     }
     if let Ok(git) = project.git()
         && git.is_merge_driver_missing()?
     {
-        found.push(Diagnosis {
-            path: ".forge/.gitattributes".to_owned(),
-            problem: Problem::MergeDriverMissing,
-            detail: "it names the merge driver forge-json, which each clone sets up for itself".to_owned(),
-            fixed: false,
-            next: Some(Code::MergeDriverMissing.next().to_owned()),
-        });
+        let detail = "it names the merge driver forge-json, which each clone sets up for itself";
+        let missing = Diagnosis::new(".forge/.gitattributes", Problem::MergeDriverMissing, detail);
+        found.push(missing.next(Code::MergeDriverMissing.next()));
     }
     if fix {
         project.check_not_paused()?;
@@ -126,21 +131,17 @@ fn find_missing(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
     let files =
         tree::files(project.environment(), project.config().git.enabled).into_iter().map(|seed| (seed.path, false));
     for (path, folder) in folders.chain(files) {
-        // A lost file is reported with the damaged ones.
-        if project.files().entry(&path)?.is_none() && !project.files().is_lost(&path)? {
+        // What is lost is reported with what is damaged.
+        let folder_of = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let is_lost = project.files().is_lost(&path)? || project.files().is_lost(folder_of)?;
+        if project.files().entry(&path)?.is_none() && !is_lost {
             // Git keeps no empty folders, and ignores some files: a clone without them is fine.
             let (problem, detail) = match (folder, tree::is_local(&path) || path == LOCAL) {
                 (true, _) => (Problem::NotYet, "the folder is created when it is needed"),
                 (false, true) => (Problem::NotYet, "it belongs to one clone, and this one has none yet"),
                 (false, false) => (Problem::Missing, "the file is part of every project"),
             };
-            found.push(Diagnosis {
-                path,
-                problem,
-                detail: detail.into(),
-                fixed: false,
-                next: Some("helmdeck forge doctor --fix".into()),
-            });
+            found.push(Diagnosis::new(path, problem, detail).next("helmdeck forge doctor --fix"));
         }
     }
     Ok(())
@@ -151,9 +152,27 @@ fn find_unexpected(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> 
         for entry in project.files().list(folder)? {
             let path = format!("{folder}/{}", entry.name);
             if !tree::is_expected(&path) {
-                let detail = "nobody knows what it is for; it is left as it is".into();
-                found.push(Diagnosis { path, problem: Problem::Unexpected, detail, fixed: false, next: None });
+                let detail = "nobody knows what it is for; it is left as it is";
+                found.push(Diagnosis::new(path, Problem::Unexpected, detail));
             }
+        }
+    }
+    for folder in [KNOWLEDGE_ENTRIES, FEATURES_ENTRIES] {
+        for entry in project.files().list(folder)?.into_iter().filter(|entry| !entry.name.starts_with('.')) {
+            let path = format!("{folder}/{}", entry.name);
+            let bytes = project.files().reading().read(&path).ok().flatten().unwrap_or_default();
+            let is_one = EntryFile::is_one(&entry.name) && !entry.folder;
+            let file = EntryFile { path: path.clone(), bytes, modified: entry.modified };
+            let detail = match is_one && (folder == KNOWLEDGE_ENTRIES || !file.is_markdown()) {
+                true if !file.is_markdown() => continue,
+                true => match LearningEntry::from_markdown(&file) {
+                    Ok(_) if project.files().refuse_secrets(&path, &file.bytes).is_ok() => continue,
+                    Ok(_) => "it holds what looks like a secret, and is not taken over".to_owned(),
+                    Err(why) => format!("nothing can be learned from it: {why}"),
+                },
+                false => "it is no entry; it is left as it is".to_owned(),
+            };
+            found.push(Diagnosis::new(path, Problem::Unexpected, detail));
         }
     }
     Ok(())
@@ -171,32 +190,28 @@ fn find_wrong_modes(project: &Project, found: &mut Vec<Diagnosis>) {
         } else {
             continue;
         };
-        found.push(Diagnosis { path, problem: Problem::WrongMode, detail, fixed: false, next: None });
+        found.push(Diagnosis::new(path, Problem::WrongMode, detail));
     }
 }
 
 fn find_damaged(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
-    for one in repair::damage(project, |_| true)? {
+    for one in repair::all_damage(project)? {
         let problem = if one.extent == Extent::Newer { Problem::SchemaNewer } else { Problem::Damaged };
-        found.push(Diagnosis { path: one.path, problem, detail: one.detail, fixed: false, next: one.next });
+        found.push(Diagnosis { next: one.next, ..Diagnosis::new(one.path, problem, one.detail) });
+    }
+    // Two branches may leave features that do not fit together, though each file is good.
+    if let Ok(Some(loaded)) = project.files().reading().load::<FeaturesFile>()
+        && let Err(detail) = loaded.value.check()
+    {
+        found.push(Diagnosis::new(FEATURES_ENTRIES, Problem::Damaged, detail));
     }
     // An unreadable settings file was reported already.
     let Ok(settings) = project.files().reading().read(CONFIG) else { return Ok(()) };
     let settings = settings.unwrap_or_default();
-    let unknown = Config::unknown(&String::from_utf8_lossy(&settings)).into_iter().map(|name| Diagnosis {
-        path: CONFIG.to_owned(),
-        problem: Problem::UnknownSetting,
-        detail: format!("{name} has no effect"),
-        fixed: false,
-        next: None,
-    });
-    found.extend(unknown);
-    found.extend(Events::new(project).wrong_settings().map(|detail| Diagnosis {
-        path: CONFIG.to_owned(),
-        problem: Problem::WrongSetting,
-        detail: format!("[events]: {detail}"),
-        fixed: false,
-        next: None,
-    }));
+    let unknown = Config::unknown(&String::from_utf8_lossy(&settings)).into_iter();
+    let unknown = unknown.map(|name| (Problem::UnknownSetting, format!("{name} has no effect")));
+    let wrong = Events::new(project).wrong_settings();
+    let wrong = wrong.map(|detail| (Problem::WrongSetting, format!("[events]: {detail}")));
+    found.extend(unknown.chain(wrong).map(|(problem, detail)| Diagnosis::new(CONFIG, problem, detail)));
     Ok(())
 }

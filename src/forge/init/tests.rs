@@ -4,9 +4,11 @@ use std::process::Command;
 
 use super::*;
 use crate::error::Category;
-use crate::features::Features;
+use crate::features::{Features, FeaturesFile};
+use crate::fixture::made;
 use crate::init;
-use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, LOCAL, SCRATCH};
+use crate::knowledge::KnowledgeFile;
+use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE_ENTRIES, LOCAL, SCRATCH};
 
 fn git(folder: &Path, args: &[&str]) {
     let output = Command::new("git")
@@ -64,8 +66,8 @@ fn new_project_has_the_rfc_tree() {
     let (project, done) = init(folder.path(), &Init::default());
     let forge = folder.path().join(FORGE);
     for path in [
-        "memory/long-term/knowledge.json",
-        "memory/long-term/features.json",
+        "memory/long-term/knowledge/",
+        "memory/long-term/features/",
         "memory/long-term/architecture.md",
         "memory/short-term/progress.txt",
         "memory/short-term/focus.json",
@@ -81,10 +83,14 @@ fn new_project_has_the_rfc_tree() {
         "git/branches.json",
         "git/checkpoints/",
         "init.sh",
-        "skills/code-generation/skill.toml",
-        "skills/qa-review/instructions.md",
-        "skills/linear-integration/skill.toml",
-        "skills/git-workflow/skill.toml",
+        "skills/code-generation/SKILL.md",
+        "skills/code-generation/templates/module.rs",
+        "skills/qa-review/SKILL.md",
+        "skills/qa-review/checklists/change.md",
+        "skills/linear-integration/SKILL.md",
+        "skills/linear-integration/forms/issue.md",
+        "skills/git-workflow/SKILL.md",
+        "skills/git-workflow/hooks/commit.txt",
         "config.toml",
         ".gitignore",
         ".gitattributes",
@@ -94,7 +100,7 @@ fn new_project_has_the_rfc_tree() {
         assert!(at.exists() && at.is_dir() == path.ends_with('/'), "{path}");
     }
     assert_eq!(std::fs::metadata(forge.join("init.sh")).unwrap().permissions().mode() & 0o777, 0o755);
-    assert!(done.created.contains(&KNOWLEDGE.to_owned()) && done.settings.is_empty());
+    assert!(done.created.contains(&KNOWLEDGE_ENTRIES.to_owned()) && done.settings.is_empty());
     assert_eq!(done.offers.len(), 2);
     let doctor = init::doctor(&project, false).unwrap();
     assert!(doctor.healthy, "{doctor:#?}");
@@ -115,11 +121,15 @@ fn second_run_changes_nothing() {
     let mine = "{\n  \"schema_version\": \"1.0\",\n  \"features\": [],\n  \"mine\": 1\n}\n";
     std::fs::write(folder.path().join(FEATURES), mine).unwrap();
     init(folder.path(), &Init::default());
+    assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), mine);
+    let adopt = Init { adopt: true, ..Init::default() };
+    init(folder.path(), &adopt);
+    assert_eq!(made::<FeaturesFile>(folder.path()), mine);
+    assert!(!folder.path().join(FEATURES).exists(), "its entries are files now");
     let before = everything(folder.path());
-    let (_, done) = init(&folder.path().join(".forge/memory"), &Init { adopt: true, ..Init::default() });
+    let (_, done) = init(&folder.path().join(".forge/memory"), &adopt);
     assert!(done.created.is_empty(), "{done:?}");
     assert_eq!(everything(folder.path()), before);
-    assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), mine);
 }
 
 #[test]
@@ -163,7 +173,8 @@ fn where_the_memory_lies_depends_on_the_repository() {
     git(&root, &["worktree", "add", "-q", two.to_str().unwrap()]);
     let (two, done) = init(&two, &Init::default());
     assert!(
-        done.created.contains(&crate::layout::PROGRESS.to_owned()) && !done.created.contains(&KNOWLEDGE.to_owned()),
+        done.created.contains(&crate::layout::PROGRESS.to_owned())
+            && !done.created.contains(&KNOWLEDGE_ENTRIES.to_owned()),
         "{done:?}"
     );
     let guard = two.common_lock().unwrap();
@@ -182,8 +193,8 @@ fn git_ignores_files_of_one_clone() {
     let tracked = String::from_utf8(output.stdout).unwrap();
     let tracked: Vec<&str> = tracked.lines().collect();
     for path in [
-        FEATURES,
-        KNOWLEDGE,
+        ".forge/memory/long-term/features/.gitkeep",
+        ".forge/memory/long-term/knowledge/.gitkeep",
         INIT,
         ".forge/.gitignore",
         ".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt",
@@ -202,9 +213,8 @@ fn git_ignores_files_of_one_clone() {
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(attributes(KNOWLEDGE).contains("merge: forge-json"));
+    assert!(attributes(&format!("{KNOWLEDGE_ENTRIES}/a.json")).contains("merge: forge-json"));
     assert!(attributes(".forge/linear/active.json").contains("merge: forge-json"));
-    assert!(attributes(".forge/memory/artifacts/index.jsonl").contains("merge: union"));
     assert!(attributes(".forge/memory/short-term/sessions/a/progress.txt").contains("merge: union"));
     assert!(attributes(".forge/memory/short-term/sessions/a/session.json").contains("merge: forge-json"));
     assert!(attributes(".forge/memory/artifacts/code/a.rs").contains("text: unset"));
@@ -254,7 +264,7 @@ fn adopted_features_are_never_passing() {
     let adopted = done.adopted.unwrap();
     assert_eq!(adopted.features, ["ADOPTED-001", "ADOPTED-002"]);
     assert_eq!(adopted.issues, ["LOCAL-1", "LOCAL-2", "LOCAL-3"]);
-    let features = std::fs::read_to_string(folder.path().join(FEATURES)).unwrap();
+    let features = made::<FeaturesFile>(folder.path());
     assert!(!features.contains("passing"), "{features}");
     assert_eq!(features.matches("\"failing\"").count(), 1);
     assert_eq!(adopted.proposals.len(), 1);
@@ -263,10 +273,7 @@ fn adopted_features_are_never_passing() {
     assert_eq!(adopted.skipped.len(), 2, "{:?}", adopted.skipped);
     assert!(!format!("{:?}", adopted.skipped).contains("aB3"));
     assert!(!std::fs::read_to_string(folder.path().join(SCRATCH).join("proposals.md")).unwrap().contains("aB3"));
-    assert!(
-        std::fs::read_to_string(folder.path().join(KNOWLEDGE)).unwrap().len() < 200,
-        "nothing is learned from notes"
-    );
+    assert!(made::<KnowledgeFile>(folder.path()).len() < 200, "nothing is learned from notes");
     assert!(init::doctor(&project, false).unwrap().healthy);
     let before = everything(folder.path());
     let (_, again) = init(folder.path(), &Init { adopt: true, ..Init::default() });
@@ -290,7 +297,7 @@ fn removed_adopted_features_stay_removed() {
     assert!(ids(adopt().1).is_empty());
     list(&["One", "Two", "Three", "Four"]);
     assert_eq!(ids(adopt().1), ["ADOPTED-004"], "no number is given again");
-    Features::new(&project).list(false).unwrap();
+    Features::new(&project).list().unwrap();
 
     // Another work tree of the repository does not reuse a number that was assigned here.
     git(folder.path(), &["add", "-A"]);
@@ -318,13 +325,16 @@ fn nothing_is_taken_over_into_a_damaged_file() {
     assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), damaged);
 }
 
+/// The file for which git keeps the folder of knowledge.
+const KEPT: &str = ".forge/memory/long-term/knowledge/.gitkeep";
+
 #[test]
 fn doctor_creates_missing_files_only() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = repository();
     let (project, _) = init(folder.path(), &Init::default());
-    std::fs::remove_file(folder.path().join(KNOWLEDGE)).unwrap();
+    std::fs::remove_file(folder.path().join(KEPT)).unwrap();
     std::fs::remove_dir(folder.path().join(SCRATCH)).unwrap();
     std::fs::write(folder.path().join(".forge/linear/notes.txt"), "mine").unwrap();
     std::fs::write(folder.path().join(FEATURES), "{").unwrap();
@@ -338,7 +348,7 @@ fn doctor_creates_missing_files_only() {
             (INIT, Problem::WrongMode),
             (".forge/linear/notes.txt", Problem::Unexpected),
             (FEATURES, Problem::Damaged),
-            (KNOWLEDGE, Problem::Missing),
+            (KEPT, Problem::Missing),
             (SCRATCH, Problem::NotYet),
         ]
     );
@@ -346,7 +356,7 @@ fn doctor_creates_missing_files_only() {
     let fixed = init::doctor(&project, true).unwrap();
     assert!(!fixed.healthy);
     assert_eq!(fixed.found.iter().filter(|found| found.fixed).count(), 2);
-    assert!(folder.path().join(KNOWLEDGE).is_file() && folder.path().join(SCRATCH).is_dir());
+    assert!(folder.path().join(KEPT).is_file() && folder.path().join(SCRATCH).is_dir());
     assert_eq!(std::fs::read(folder.path().join(FEATURES)).unwrap(), b"{");
     assert_eq!(init::doctor(&project, false).unwrap().found.len(), 3);
 }
@@ -375,7 +385,7 @@ fn fresh_clone_is_healthy_and_names_the_start() {
     let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
     assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");
     assert_eq!(local.next.as_deref(), Some("helmdeck forge session start"));
-    std::fs::remove_file(clone.join(FEATURES)).unwrap();
+    std::fs::remove_file(clone.join(KEPT)).unwrap();
     assert!(!doctor().healthy, "what is part of every project is missed all the same");
 }
 

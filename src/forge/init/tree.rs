@@ -3,8 +3,8 @@
 use crate::documents::kind_of;
 use crate::environment::ProjectEnvironment;
 use crate::layout::{
-    ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMENTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY,
-    INIT, ISSUES, KNOWLEDGE, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
+    ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMENTS, COMMITS, CONFIG, FEATURES_ENTRIES, FOCUS, FORGE,
+    HISTORY, INIT, ISSUES, KNOWLEDGE_ENTRIES, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
 };
 use crate::progress;
 use crate::skills;
@@ -24,7 +24,7 @@ pub(super) struct Seed {
 /// Returns the folders, parents first.
 pub(super) fn folders() -> Vec<String> {
     let kinds = ["code", "docs", "reports"].map(|kind| format!("{ARTIFACTS}/{kind}"));
-    [FORGE, MEMORY, LONG_TERM, SHORT_TERM, SCRATCH, SESSIONS, ARTIFACTS]
+    [FORGE, MEMORY, LONG_TERM, KNOWLEDGE_ENTRIES, FEATURES_ENTRIES, SHORT_TERM, SCRATCH, SESSIONS, ARTIFACTS]
         .into_iter()
         .map(str::to_owned)
         .chain(kinds)
@@ -58,7 +58,9 @@ pub(super) fn files(environment: &ProjectEnvironment, git: bool) -> Vec<Seed> {
     let branches =
         format!("{{\n  \"generated_at\": \"{now}\",\n  \"head\": null,\n  \"base\": null,\n  \"branches\": []\n}}\n");
     all.push(seed(BRANCHES, branches.as_bytes()));
-    let documents = [KNOWLEDGE, FEATURES, FOCUS, ACTIVE];
+    // git keeps no empty folder, and a missing one is a lost one.
+    all.extend([KNOWLEDGE_ENTRIES, FEATURES_ENTRIES].map(|folder| seed(&format!("{folder}/.gitkeep"), b"")));
+    let documents = [FOCUS, ACTIVE];
     all.extend(documents.iter().filter_map(|path| Some(seed(path, &kind_of(path)?.skeleton()))));
     all.extend(skills::samples().iter().map(|(path, text)| seed(path, text.as_bytes())));
     all
@@ -80,12 +82,12 @@ pub(super) fn is_expected(path: &str) -> bool {
         MEMORY => &["artifacts", "long-term", "short-term"],
         LONG_TERM => &["architecture.md", "features", "features.json", "knowledge", "knowledge.json"],
         SHORT_TERM => &["focus.json", "progress.txt", "scratch", "sessions"],
-        ARTIFACTS => &["code", "docs", "index.jsonl", "reports"],
+        ARTIFACTS => &["code", "docs", "reports"],
         ".forge/linear" => &["active.json", "comments", "history", "issues", "outbox.jsonl", "templates"],
         ".forge/git" => &["branches.json", "checkpoints", "commits.log"],
         _ => return true,
     };
-    known.contains(&name) || (folder == ARTIFACTS && crate::artifacts::is_index(name))
+    known.contains(&name)
 }
 
 /// Folders with known contents.

@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::edit::{Changed, changed};
 use super::history::{self, Record};
 use super::queue::{self, ChangeKind, IssueChange};
-use super::store::{Source, check_match};
+use super::store::{self, Source, check_match};
 use super::{CANCELLED, Comment, DONE, Issue, Issues, OPEN, absent, check_key};
+use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{self, Subject, data};
 use crate::json::Members;
+use crate::layout::ISSUES;
 
 /// Request to close an issue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -72,6 +74,7 @@ impl Issues<'_> {
         // Ask git before taking the lock.
         let mut work = history::work(project, &issue);
         history::add_commits(project, &mut work, &done.commits);
+        let shared = committed::shared(project, ISSUES).unwrap_or_default();
         history::add(&mut work.what, done.what.iter().cloned());
         history::add(&mut work.why, done.why.iter().cloned());
         history::add(&mut work.learned, done.learned.iter().cloned());
@@ -93,7 +96,7 @@ impl Issues<'_> {
                 history::absorb(&mut after, &earlier.issue);
             }
             let refs = after.git_refs.get_or_insert_with(Default::default);
-            history::add(&mut refs.commits, work.commits.iter().map(|(oid, _)| oid.clone()));
+            history::add(&mut refs.commits, done.commits.iter().cloned());
             if refs.commits.is_empty() && refs.branch.is_none() && refs.other.is_empty() {
                 after.git_refs = None;
             }
@@ -101,7 +104,7 @@ impl Issues<'_> {
                 closed_at: Some(now),
                 closed_by: Some(environment.agent.clone()),
                 anyway: done.anyway.as_deref().map(helmdeck_core::text::collapse_whitespace),
-                commits: work.commits.iter().map(|(oid, _)| oid.clone()).collect(),
+                commits: done.commits.clone(),
                 checkpoints: work.checkpoints.clone(),
                 summary: String::new(),
                 issue: after,
@@ -117,10 +120,16 @@ impl Issues<'_> {
             Ok((record, path))
         })?;
         let key = record.issue.linear_id.clone();
+        // The summary holds the issue. Its own file stays where a merge can bring what others write into it.
+        let own = store::path(&key);
+        if !shared.contains(&own) {
+            store::forget(project.files(), &own)?;
+        }
         let event =
             data::IssueChanged { key: key.clone(), what: "done".to_owned(), from, to: record.issue.state.clone() };
         events::emit(project, Subject::Linear, event);
-        let record = history::find(project.files(), &key)?.unwrap_or(record);
+        let mut record = history::find(project.files(), &key)?.unwrap_or(record);
+        record.commits = work.commits.into_iter().map(|(oid, _)| oid).collect();
         Ok(Closed { key, again: false, path, record })
     }
 

@@ -60,7 +60,7 @@ pub struct Add {
     /// What led to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_from: Option<String>,
-    /// The artifact with the context at its creation: see `artifact snapshot`.
+    /// The artifact with the context at its creation: see [`Artifacts::snapshot`](crate::artifacts::Artifacts::snapshot).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_snapshot: Option<String>,
 }

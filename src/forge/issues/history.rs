@@ -37,7 +37,7 @@ pub struct Record {
     pub closed_by: Option<String>,
     /// Why it was closed while a criterion was open.
     pub anyway: Option<String>,
-    /// Its commits, the oldest first.
+    /// The commits that were named when it was closed. Git knows those that name the issue.
     pub commits: Vec<String>,
     /// Its checkpoints, the oldest first.
     pub checkpoints: Vec<String>,
@@ -251,10 +251,11 @@ fn summary(record: &Record, work: &Work) -> String {
     part("Learned", items(&work.learned));
     part("Acceptance criteria", issue.acceptance_criteria.iter().map(criterion).collect());
     part("Closed anyway", record.anyway.clone().into_iter().collect());
-    let short = |(oid, subject): &(String, String)| {
-        format!("- {} {subject}", oid.get(..12).unwrap_or(oid)).trim_end().to_owned()
+    // The last commit gets another id when this file is added to it.
+    let line = |(oid, subject): &(String, String)| {
+        format!("- {}", if subject.is_empty() { oid.get(..12).unwrap_or(oid) } else { subject })
     };
-    part("Commits", work.commits.iter().map(short).collect());
+    part("Commits", work.commits.iter().map(line).collect());
     part("Checkpoints", items(&record.checkpoints));
     text
 }
@@ -381,7 +382,7 @@ mod tests {
             "## Why\n\nIt was",
             "- It listens late",
             "- [ ] ATLAS daemon",
-            "- aaaaaaaaaaaa Wire it",
+            "## Commits\n\n- Wire it",
         ] {
             assert!(read.summary.contains(part), "{part}: {}", read.summary);
         }

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::events::{self, Subject, data};
 use crate::features::FeaturesFile;
 use crate::focus::{Focused, SetFocus};
-use crate::layout::FEATURES;
 use crate::project::Project;
 use crate::sessions::Sessions;
 
@@ -139,7 +138,7 @@ fn rename_references(active: &mut Active, from: &str, to: &str) {
 
 /// Renames an issue in the features and the focus, and tells the events.
 fn renamed(project: &Project, from: &str, to: &str) -> Result<()> {
-    if project.files().entry(FEATURES)?.is_some() {
+    if project.files().load::<FeaturesFile>()?.is_some() {
         project.files().edit(None, |file: &mut FeaturesFile| {
             for blockers in file.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
                 blockers.rename(from, to);

@@ -100,7 +100,8 @@ impl Issues<'_> {
             if issue.owner().is_none() {
                 issue.assignee = me;
             }
-            if let Some(branch) = &branch {
+            // A branch that was not checked out may not exist.
+            if let Some(branch) = branch.as_ref().filter(|branch| branch.outcome != BranchOutcome::NotSwitched) {
                 issue.git_refs.get_or_insert_with(GitRefs::default).branch = Some(branch.name.clone());
             }
             Ok(())
@@ -115,7 +116,7 @@ impl Issues<'_> {
     pub(crate) fn switch(&self, key: &str, start: &Start) -> Result<Option<BranchState>> {
         let issue = self.startable(key)?.issue;
         let Some(git) = self.project.repository()? else { return Ok(None) };
-        let state = check_out(&git, &issue, start)?;
+        let state = check_out(&git, &issue, start, self.beside()?)?;
         // A branch from before the issue does not have it.
         if !self.read()?.issues.iter().any(|other| other.linear_id == issue.linear_id) {
             self.apply(|active| {
@@ -124,6 +125,15 @@ impl Issues<'_> {
             })?;
         }
         Ok(Some(state))
+    }
+
+    /// Returns who else works in this work tree.
+    fn beside(&self) -> Result<Option<String>> {
+        let sessions = Sessions::new(self.project);
+        let own = sessions.current()?.map(|session| session.id);
+        let others = sessions.seen()?.sessions;
+        let other = others.into_iter().find(|session| session.state.is_alive() && Some(&session.id) != own.as_ref());
+        Ok(other.map(|session| format!("{} ({})", session.agent, session.id)))
     }
 
     /// Returns an issue that work can be started on.
@@ -173,8 +183,8 @@ fn slug(title: &str) -> String {
     slug
 }
 
-/// Checks out the branch of an issue, if the work tree allows it.
-fn check_out(git: &Git, issue: &Issue, start: &Start) -> Result<BranchState> {
+/// Checks out the branch of an issue, if the work tree allows it, and nobody else works in it.
+fn check_out(git: &Git, issue: &Issue, start: &Start, beside: Option<String>) -> Result<BranchState> {
     let name = branch_name(issue, start);
     if !git.is_reference_name(&format!("refs/heads/{name}"))? {
         return Err(Error::usage(format!("{name:?} is no name of a branch")));
@@ -187,6 +197,9 @@ fn check_out(git: &Git, issue: &Issue, start: &Start) -> Result<BranchState> {
     }
     if start.no_branch {
         return stay("it was asked to stay on this branch".to_owned());
+    }
+    if let Some(other) = beside {
+        return stay(format!("{other} works in this work tree: both of you are on this branch"));
     }
     if let Some(operation) = git.operation()? {
         return stay(format!("git is in the middle of a {}: finish it first", operation.name()));

@@ -4,10 +4,6 @@ mod brief;
 mod fence;
 mod gather;
 
-pub use brief::{
-    BUDGET, Brief, CommentLine, CommitLine, FeatureLine, FocusLine, IssueLines, LEAST, Lag, LearningLine, LeftOut,
-    Primed, Section, SkillLine, estimate,
-};
-pub(crate) use gather::budget;
-pub(crate) use gather::gather;
+pub use brief::{BUDGET, LeftOut, Primed};
 pub use gather::prime;
+pub(crate) use gather::{budget, gather};

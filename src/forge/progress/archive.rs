@@ -49,6 +49,9 @@ fn target(project: &Project, path: &str, bytes: &[u8], log: &Log) -> Result<Opti
 
 /// Copies the progress to its session's folder; its own place keeps it until the next session begins.
 pub(super) fn copy(project: &Project, path: &str, log: &Log) -> Result<Option<Archived>> {
+    if log.is_automatic() {
+        return Ok(None);
+    }
     let files = project.files();
     let bytes = files.read(path)?.unwrap_or_default();
     let Some(archived) = target(project, path, &bytes, log)? else { return Ok(None) };
@@ -127,9 +130,8 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     }
     // git runs without the lock. A file that is changed meanwhile no longer matches the commit.
     let Some(committed) = committed::below(project, SESSIONS) else { return Ok(Vec::new()) };
-    let own = project.config().files.per_entry.then(|| committed::only_here(project, SESSIONS).unwrap_or_default());
-    let stays =
-        |held: &Held| own.as_ref().is_some_and(|own| !is_pruned(held) && held.keys().any(|path| !own.contains(path)));
+    let own = committed::only_here(project, SESSIONS).unwrap_or_default();
+    let stays = |held: &Held| !is_pruned(held) && held.keys().any(|path| !own.contains(path));
     let files = project.files();
     let _guard = files.lock()?;
     let living = files.load::<ActiveSessions>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();

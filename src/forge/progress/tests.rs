@@ -59,6 +59,8 @@ fn the_end_of_a_session_and_the_start_of_the_next_archive_it_once() {
     assert_eq!(progress.archive().unwrap(), None);
     progress.begin("s-1").unwrap();
     progress.log("Session ending").unwrap();
+    assert_eq!(progress.archive().unwrap(), None, "it says nothing");
+    progress.log("One thing").unwrap();
     let first = progress.archive().unwrap().unwrap();
     assert_eq!(progress.archive().unwrap().unwrap(), first);
     progress.log("One thing more").unwrap();

@@ -1,8 +1,8 @@
 use super::*;
-use crate::files::{Document as _, LOST, last_good};
+use crate::files::{LOST, last_good};
 use crate::git::fixture::Repository;
 use crate::knowledge::KnowledgeFile;
-use crate::layout::KNOWLEDGE;
+use crate::layout::KNOWLEDGE_ENTRIES;
 
 fn open(start: &Path) -> Option<Project> {
     Project::open(start, ProjectEnvironment::default()).unwrap()
@@ -86,7 +86,7 @@ fn damaged_settings_are_loud_and_copied_aside() {
     std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
     assert!(open(folder.path()).is_some());
     std::fs::write(folder.path().join(CONFIG), "[recovery]\nfiles = 3\n").unwrap();
-    assert_eq!(open(folder.path()).unwrap().config().recovery.files, 3);
+    assert_eq!(open(folder.path()).unwrap().config().recovery.limits.files, 3);
     std::fs::write(folder.path().join(CONFIG), "[recovery\n").unwrap();
     assert_eq!(Project::open(folder.path(), ProjectEnvironment::default()).unwrap_err().code, "E_CORRUPT");
     let copies = std::fs::read_dir(folder.path().join(crate::layout::QUARANTINE)).unwrap();
@@ -95,21 +95,27 @@ fn damaged_settings_are_loud_and_copied_aside() {
 }
 
 #[test]
-fn a_missing_document_that_git_tracks_is_lost() {
+fn a_missing_folder_that_git_tracks_is_lost() {
     // Asking git under the lock of the work tree panics here.
     let repository = Repository::new();
     repository.write(CONFIG, "");
     let project = open(repository.path()).unwrap();
-    let edit = || project.files().edit::<KnowledgeFile, _>(None, |_| Ok(()));
-    let remove = |path: &str| std::fs::remove_file(repository.path().join(path)).unwrap();
+    let edit = || {
+        project.files().edit::<KnowledgeFile, _>(None, |file| {
+            let number = file.other.0.len();
+            file.other.0.insert(format!("n{number}"), crate::json::Json::Null);
+            Ok(())
+        })
+    };
+    let remove = |path: &str| std::fs::remove_dir_all(repository.path().join(path)).unwrap();
     edit().unwrap();
-    remove(KnowledgeFile::PATH);
-    assert!(edit().unwrap_err().message.ends_with(LOST), "its last good copy is there");
-    remove(&last_good(KNOWLEDGE));
+    remove(KNOWLEDGE_ENTRIES);
+    assert!(edit().unwrap_err().message.ends_with(LOST), "its last good copies are there");
+    remove(&last_good(KNOWLEDGE_ENTRIES));
     edit().unwrap();
     repository.commit("It is kept");
-    remove(KnowledgeFile::PATH);
-    remove(&last_good(KNOWLEDGE));
+    remove(KNOWLEDGE_ENTRIES);
+    remove(&last_good(KNOWLEDGE_ENTRIES));
     assert!(edit().unwrap_err().message.ends_with(LOST), "git has it");
-    assert!(!repository.path().join(KNOWLEDGE).exists());
+    assert!(!repository.path().join(KNOWLEDGE_ENTRIES).exists());
 }

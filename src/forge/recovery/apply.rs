@@ -1,31 +1,23 @@
-//! Applies an assessment: roll back or pause. An interrupted rollback is resumed.
-
-use std::path::PathBuf;
+//! Applies an assessment: roll back or pause.
 
 use helmdeck_core::text::count;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use super::Recovery;
 use super::assess::Assess;
 use super::decide::{Action, Class};
-use super::journal::{Journal, Mode, Rollback, Step};
 use super::report::Report;
-use super::{FILE, Recovery, memory};
+use super::rollback::Rollback;
 use crate::checkpoints::{Checkpoint, Checkpoints, State};
-use crate::config::RollbackMode;
 use crate::error::{Category, Error, Result};
-use crate::json::Members;
 use crate::redact::redact;
 
 /// Maximum length of a reason, in characters.
 const WHY: usize = 4_000;
 
 /// Request to roll back.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// The rollback mode. Default: `mode` under `[recovery]`.
-    pub mode: Option<Mode>,
     /// The target checkpoint. Default: the newest one that is safe to roll back to.
     ///
     /// A named checkpoint is used whatever the decision table says, unless a git operation is in progress,
@@ -35,19 +27,15 @@ pub struct Apply {
     ///
     /// It is learned as the reason of the failed pattern.
     pub why: Option<String>,
-    /// Folder for a new work tree, if one is needed. Default: `.forge/.local/worktrees/<checkpoint>-<n>`.
-    pub worktree: Option<PathBuf>,
 }
 
 /// The result of a recovery.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Applied {
-    /// The assessment; absent if an interrupted rollback was finished.
-    pub report: Option<Report>,
+    /// The assessment.
+    pub report: Report,
     /// The rollback; absent if none was needed.
     pub rollback: Option<Rollback>,
-    /// Whether an interrupted rollback was resumed.
-    pub resumed: bool,
     /// What to do next.
     pub next: String,
 }
@@ -55,19 +43,16 @@ pub struct Applied {
 impl Recovery<'_> {
     /// Assesses, and does what the assessment proposes.
     ///
-    /// A rollback keeps everything: a commit at `refs/forge/rescue/` holds the work tree and the index as
-    /// they were, no branch is moved back, and neither an untracked nor an ignored file is deleted.
+    /// A rollback is one commit on this branch, whose code is that of the checkpoint. It keeps everything: a commit at
+    /// `refs/forge/rescue/` holds the work tree, the index and the branch as they were, and neither an untracked nor an
+    /// ignored file is deleted.
     ///
     /// # Errors
     /// `Unknown` (`E_UNKNOWN`) if the state of the project cannot be determined: then work is paused.
-    /// `Refused` if the named checkpoint cannot be rolled back to, or if an untracked file is in the way in
-    /// `restore` mode. Errors from git and the files; the next call then resumes the rollback.
+    /// `Refused` if the named checkpoint cannot be rolled back to, or if an untracked file is in the way. Errors from git
+    /// and the files; the next call then does the rest.
     pub fn apply(&self, asked: &Apply) -> Result<Applied> {
         self.project.check_not_paused()?;
-        if let Some(current) = self.journal()?.current {
-            let done = self.go_on(&current.id, asked)?;
-            return Ok(Applied { report: None, next: next(&done), rollback: Some(done), resumed: true });
-        }
         let named = asked.checkpoint.as_deref().map(|name| self.named(name)).transpose()?;
         let report = self.assess(Assess { verify: named.is_none() })?;
         let checkpoint = match named {
@@ -78,28 +63,16 @@ impl Recovery<'_> {
             None if report.class == Class::Unknown => return Err(self.unknown(&report)?),
             None if report.action != Action::RollBack => {
                 let next = format!("nothing to roll back: {}", report.action.text());
-                return Ok(Applied { report: Some(report), rollback: None, resumed: false, next });
+                return Ok(Applied { report, rollback: None, next });
             }
             None => match Checkpoints::new(self.project).newest_usable()? {
                 Some(checkpoint) => checkpoint,
                 None => return Err(Error::not_found("the checkpoint has gone meanwhile")),
             },
         };
-        let plan = self.plan(&report, &checkpoint, asked)?;
-        let id = plan.id.clone();
-        self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
-            if let Some(other) = &journal.current {
-                return Err(Error::new(
-                    Category::Locked,
-                    "E_LOCKED",
-                    format!("a rollback began at {}", other.started_at),
-                ));
-            }
-            journal.current = Some(plan);
-            Ok(())
-        })?;
-        let done = self.go_on(&id, asked)?;
-        Ok(Applied { report: Some(report), next: next(&done), rollback: Some(done), resumed: false })
+        let rollback = self.roll_back(&checkpoint, &self.why(&report, asked)?)?;
+        let next = format!("go on here: the code is that of {}", rollback.checkpoint);
+        Ok(Applied { report, rollback: Some(rollback), next })
     }
 
     fn named(&self, name: &str) -> Result<Checkpoint> {
@@ -136,44 +109,6 @@ impl Recovery<'_> {
         self.project.files().check_secrets("the reason to go back", text.as_bytes())?;
         Ok(text)
     }
-
-    fn plan(&self, report: &Report, checkpoint: &Checkpoint, asked: &Apply) -> Result<Rollback> {
-        let git = self.project.git()?;
-        let (Some(head), Some(commit)) = (git.head()?, checkpoint.oid()) else {
-            return Err(Error::refused("there is no commit to go back from, or none to go back to"));
-        };
-        let mode = asked.mode.unwrap_or(match self.project.config().recovery.mode {
-            RollbackMode::Branch => Mode::Branch,
-            RollbackMode::Restore => Mode::Restore,
-        });
-        let why = self.why(report, asked)?;
-        let regressions = report.measures.as_ref().map(|measures| measures.regressions.clone()).unwrap_or_default();
-        let environment = self.project.environment();
-        let rollback = Rollback {
-            id: environment.uuid().to_string(),
-            started_at: environment.now().seconds(),
-            mode,
-            why,
-            row: report.row,
-            checkpoint: checkpoint.tag.clone(),
-            commit: commit.to_string(),
-            head: head.to_string(),
-            branch: git.branch()?,
-            session: memory::session(self.project),
-            regressions,
-            step: Step::Planned,
-            rescue: None,
-            later_rescues: Vec::new(),
-            target: None,
-            made: None,
-            worktree: None,
-            other: Members::default(),
-        };
-        if mode == Mode::Restore {
-            self.check_in_the_way(git, &commit)?;
-        }
-        Ok(rollback)
-    }
 }
 
 /// Returns the given text if it can be learned.
@@ -198,17 +133,6 @@ fn why(report: &Report) -> String {
     if !measures.regressions.is_empty() {
         parts.push(format!("regressed: {}", measures.regressions.join(", ")));
     }
-    if measures.attempts > 0 {
-        parts.push(format!("{} to mend it failed", count(measures.attempts, "attempt")));
-    }
     parts.push(format!("{} and {} since the checkpoint", count(measures.files, "file"), count(measures.lines, "line")));
     parts.join("; ")
-}
-
-fn next(rollback: &Rollback) -> String {
-    match (&rollback.worktree, &rollback.target) {
-        (Some(folder), Some(branch)) => format!("go on in {folder}, on the branch {branch}"),
-        (None, Some(branch)) => format!("go on here, on the branch {branch}"),
-        (_, None) => "go on here".to_owned(),
-    }
 }

@@ -3,23 +3,17 @@
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use super::attempts::Code;
-use super::decide::{Case, Limits, Size, UNKNOWN, decide};
-use super::journal::{Acknowledged, Journal};
-use super::memory;
+use super::decide::{Size, UNKNOWN, decide};
 use super::report::{Measures, Reason, Report, Verify};
 use super::unknown::Unknown;
-use super::{FILE, Recovery};
+use super::{Acknowledged, FILE, Recovery, memory};
 use crate::checkpoints::{Checkpoint, Checkpoints, State};
-use crate::documents::kind_of;
-use crate::error::{Category, Error, Result};
+use crate::error::{Error, Result};
+use crate::features::Standing;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
-use crate::repair::{self, Extent};
+use crate::repair::{self, Damaged};
 use crate::runner::{self, Line};
 use crate::time::Time;
 
@@ -29,16 +23,13 @@ const LOCK_SECONDS: i64 = 600;
 const SKEW_SECONDS: i64 = 300;
 /// Number of bytes of the verify command's output that the report keeps.
 const OUTPUT: usize = 4_000;
-/// Maximum number of bytes of a changed file that are compared between code states.
-const COMPARED: u64 = 16 << 20;
 /// Maximum number of files of another session that are named.
 const NAMED: usize = 5;
 
 /// Options of an assessment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assess {
-    /// Whether to run the first verify command. Default: yes. If not, earlier results count.
+    /// Whether to run the first verify command. Default: yes. If not, it counts as passed.
     pub verify: bool,
 }
 
@@ -51,8 +42,7 @@ impl Default for Assess {
 impl Recovery<'_> {
     /// Measures the distance to the newest usable checkpoint, and proposes what to do.
     ///
-    /// It changes nothing, but the verify command may. Only the result of that command is noted in this
-    /// clone, for the count of attempts, unless work is paused.
+    /// It changes nothing, but the verify command may.
     ///
     /// # Errors
     /// `NotFound` (`E_NOT_A_REPO`) without git; errors from git. An unknown state is not an error: the
@@ -85,12 +75,11 @@ impl Recovery<'_> {
                 unknown.push(Unknown::ClockBefore { checkpoint, seconds: before.unsigned_abs() });
             }
         }
-        let journal = self.journal()?;
         let measures = match &usable {
-            Some(checkpoint) => self.measure(git, checkpoint, asked, &journal, &mut unknown)?,
+            Some(checkpoint) => self.measure(git, checkpoint, asked, &mut unknown)?,
             None => None,
         };
-        self.conclude(git, now, usable, unknown, measures, &journal)
+        self.conclude(git, now, usable, unknown, measures)
     }
 
     fn conclude(
@@ -100,10 +89,9 @@ impl Recovery<'_> {
         checkpoint: Option<Checkpoint>,
         mut unknown: Vec<Unknown>,
         measures: Option<Measures>,
-        journal: &Journal,
     ) -> Result<Report> {
         let decision = match &measures {
-            Some(measures) if unknown.is_empty() => decide(&case_of(measures), &self.limits()),
+            Some(measures) if unknown.is_empty() => decide(measures),
             _ => UNKNOWN,
         };
         if decision.row == 1 {
@@ -111,9 +99,9 @@ impl Recovery<'_> {
             unknown.push(Unknown::Environment { command });
         }
         let head = git.head()?.map(|oid| oid.to_string());
-        let acknowledged = match &journal.acknowledged {
+        let acknowledged = match self.acknowledged()? {
             Some(answer) if !unknown.is_empty() && unknown.iter().all(|reason| answer.covers(reason)) => {
-                answer.head == head || (unknown.iter().all(Unknown::outlives_a_commit) && is_later(git, answer)?)
+                answer.head == head || (unknown.iter().all(Unknown::outlives_a_commit) && is_later(git, &answer)?)
             }
             _ => false,
         };
@@ -130,19 +118,6 @@ impl Recovery<'_> {
             measures,
             acknowledged,
         })
-    }
-
-    /// Returns the thresholds of large and too many changes.
-    pub(super) fn limits(&self) -> Limits {
-        let config = &self.project.config().recovery;
-        let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        Limits {
-            files: narrow(config.files),
-            lines: config.lines,
-            commits: narrow(config.commits),
-            attempts: narrow(config.attempts),
-            ..Limits::default()
-        }
     }
 
     fn of_git(&self, git: &Git, now: Time, unknown: &mut Vec<Unknown>) -> Result<()> {
@@ -171,35 +146,8 @@ impl Recovery<'_> {
     }
 
     fn of_memory(&self, unknown: &mut Vec<Unknown>) -> Result<()> {
-        let files = self.project.files().reading();
-        for path in [layout::KNOWLEDGE, layout::FEATURES] {
-            let detail = match files.read(path) {
-                Ok(None) => match repair::damage_of(self.project, path) {
-                    Some(lost) => lost.detail,
-                    None => continue,
-                },
-                Ok(Some(bytes)) => match check_memory(path, &bytes) {
-                    Ok(()) => continue,
-                    Err(detail) => detail,
-                },
-                Err(error) if error.category == Category::Corrupt => error.message,
-                Err(error) => return Err(error),
-            };
-            unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
-        }
-        // Without the artifact index, no feature has evidence.
-        let index = repair::damaged_index(self.project).filter(|index| index.extent == Extent::Whole);
-        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
+        unknown.extend(repair::damage(self.project, repair::is_long_term)?.into_iter().map(corrupt));
         Ok(())
-    }
-
-    /// Checks whether features seem broken only because the artifact index has damaged lines.
-    fn of_evidence(&self, unverified: &[String], regressions: &[String], unknown: &mut Vec<Unknown>) {
-        if !regressions.iter().any(|id| unverified.contains(id)) {
-            return;
-        }
-        let index = repair::damaged_index(self.project).filter(|index| index.extent == Extent::Lines);
-        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
     }
 
     fn measure(
@@ -207,7 +155,6 @@ impl Recovery<'_> {
         git: &Git,
         checkpoint: &Checkpoint,
         asked: Assess,
-        journal: &Journal,
         unknown: &mut Vec<Unknown>,
     ) -> Result<Option<Measures>> {
         let Some(commit) = checkpoint.oid() else { return Ok(None) };
@@ -219,11 +166,9 @@ impl Recovery<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let limits = self.limits();
         let touched_protected = self.protected(git, &commit, &changes)?;
-        let files = u32::try_from(changes.len()).unwrap_or(u32::MAX);
         let lines = changes.iter().fold(0_u64, |sum, change| sum.saturating_add(change.lines()));
-        let commits = u32::try_from(git.count_work(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
+        let commits = git.count_work(&format!("{commit}..HEAD"))?;
         for (session, theirs) in memory::others(self.project) {
             let both: Vec<String> =
                 changes.iter().map(|change| &change.path).filter(|path| theirs.contains(path)).cloned().collect();
@@ -231,42 +176,31 @@ impl Recovery<'_> {
                 unknown.push(Unknown::OtherSession { session, files: both.into_iter().take(NAMED).collect() });
             }
         }
-        let listed = checkpoint.manifest.as_ref().map(|manifest| manifest.features_passing.clone()).unwrap_or_default();
-        let features = memory::features(self.project)?;
-        // A feature that was removed with a reason does not fail; one that claims to be blocked does.
-        let stands =
-            |id: &String| [&features.passing, &features.deferred, &features.retired].iter().any(|all| all.contains(id));
-        let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
-        self.of_evidence(&features.unverified, &regressions, unknown);
-        let state = self.state_of(&commit, &changes);
-        // If the state is unknown already, skip the verification, which may be slow.
-        let mut attempts = journal.attempts.failed;
-        let verify = if asked.verify && unknown.is_empty() {
-            let verify = self.verify(unknown);
-            // A command that could not run, or that failed on verified code, is not an attempt.
-            if let Some(command) = verify.command.as_deref().filter(|_| verify.ran && unknown.is_empty())
-                && (verify.passed || !changes.is_empty())
-            {
-                let committed = git.status()?.outside(git.memory()).next().is_none();
-                let code = Code { state: &state, committed };
-                attempts = self.assessed(verify.passed, command, code, journal).failed;
-            }
-            verify
-        } else {
-            let verify = self.not_run();
-            let failed = verify.command.as_deref().is_some_and(|command| journal.attempts.knows(&state, command));
-            Verify { passed: !failed || changes.is_empty(), ..verify }
+        let listed = checkpoint.manifest.as_ref().map(|manifest| &manifest.features_passing[..]).unwrap_or_default();
+        let (file, standings) = memory::features(self.project)?;
+        let standing = |id: &String| {
+            let at = file.features.iter().position(|feature| feature.id == *id);
+            at.map(|at| standings[at])
         };
+        // A feature that was removed with a reason does not fail; one that claims to be blocked does.
+        let stands = |id: &String| {
+            file.retired.contains(id)
+                || standing(id).is_some_and(|standing| standing.counts() || standing == Standing::Deferred)
+        };
+        let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
+        // If the state is unknown already, skip the verification, which may be slow.
+        let run = asked.verify && unknown.is_empty();
+        let verify = if run { self.verify(unknown) } else { self.not_run() };
+        let (files, limits) = (changes.len(), &self.project.config().recovery.limits);
         Ok(Some(Measures {
             files,
             lines,
             commits,
-            size: Size::of(files, lines, commits, !touched_protected.is_empty(), &limits),
+            size: Size::of(files, lines, commits, !touched_protected.is_empty(), limits),
             touched_protected,
-            features_listed: u32::try_from(listed.len()).unwrap_or(u32::MAX),
+            features_listed: listed.len(),
             regressions,
             verify,
-            attempts,
         }))
     }
 
@@ -301,13 +235,14 @@ impl Recovery<'_> {
         let protected =
             |path: &String| globs.is_match(path) || git.in_project(path).is_some_and(|path| globs.is_match(path));
         let mut touched: Vec<String> = changes.iter().map(|change| change.path.clone()).filter(protected).collect();
-        let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", commit.as_str(), "--", git.memory()];
-        let others = ["ls-files", "-z", "--others", "--exclude-standard", "--", git.memory()];
-        for args in [&diff[..], &others[..]] {
-            let output = git.succeed(args, &Run::default())?;
-            let paths = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff"];
+        let others = ["ls-files", "-z", "--others", "--exclude-standard"];
+        // One comparison of the commit with the files would be quadratic in the number of all files.
+        let staged = [&diff[..], &["--cached", commit.as_str()]].concat();
+        for args in [&staged[..], &diff[..], &others[..]] {
+            let output = git.succeed(&[args, &["--", git.memory()]].concat(), &Run::default())?;
             // The diff has two counts before the path. A list of names would include files with a changed time only.
-            let paths = paths.filter_map(|path| path.splitn(3, |byte| *byte == b'\t').last());
+            let paths = output.records().filter_map(|path| path.splitn(3, |byte| *byte == b'\t').last());
             let paths = paths.map(|path| String::from_utf8_lossy(path).into_owned());
             touched.extend(paths.filter(protected));
         }
@@ -316,43 +251,14 @@ impl Recovery<'_> {
         Ok(touched)
     }
 
-    /// Returns an id of this code state.
-    pub(super) fn state_of(&self, commit: &Oid, changes: &[Change]) -> String {
-        let mut hash = Sha256::new();
-        hash.update(commit.as_str());
-        let root = self.project.git().map_or_else(|_| self.project.root(), Git::root);
-        for change in changes {
-            hash.update(change.path.as_bytes());
-            hash.update([0]);
-            let path = root.join(&change.path);
-            match std::fs::symlink_metadata(&path) {
-                Ok(about) if about.is_file() && about.len() <= COMPARED => {
-                    hash.update(about.len().to_le_bytes());
-                    hash.update(std::fs::read(&path).unwrap_or_default());
-                }
-                Ok(about) => hash.update(about.len().to_le_bytes()),
-                Err(_) => hash.update([1]),
-            }
-        }
-        helmdeck_core::hex(&hash.finalize())
-    }
-
-    /// Reads the recovery journal.
-    pub(super) fn journal(&self) -> Result<Journal> {
-        let loaded = self.project.files().reading().load_at::<Journal>(FILE)?;
-        Ok(loaded.map(|loaded| loaded.value).unwrap_or_default())
+    /// Reads the last acknowledgement of this clone.
+    fn acknowledged(&self) -> Result<Option<Acknowledged>> {
+        Ok(self.project.files().reading().load_at::<Acknowledged>(FILE)?.map(|loaded| loaded.value))
     }
 }
 
-/// The measures as a case of the decision table.
-fn case_of(measures: &Measures) -> Case {
-    Case {
-        verified: measures.verify.passed,
-        size: measures.size,
-        listed: measures.features_listed,
-        regressions: u32::try_from(measures.regressions.len()).unwrap_or(u32::MAX),
-        attempts: measures.attempts,
-    }
+fn corrupt(damaged: Damaged) -> Unknown {
+    Unknown::MemoryCorrupt { path: damaged.path, detail: damaged.detail }
 }
 
 /// Finds problems of the checkpoints: none is usable, or a newer one is damaged or was moved.
@@ -383,7 +289,7 @@ fn of_checkpoints(
     let proven: Vec<&Checkpoint> =
         all.iter().filter(|one| one.manifest.as_ref().is_some_and(|manifest| manifest.proven())).collect();
     let aside = proven.iter().find(|one| one.state == State::NotAncestor);
-    let absent = proven.iter().find(|one| matches!(one.state, State::TagMissing | State::CommitMissing));
+    let absent = proven.iter().find(|one| one.state == State::CommitMissing);
     // In a shallow clone HEAD has no ancestors beyond the cut.
     unknown.push(match (aside, absent) {
         (Some(aside), _) if !git.is_shallow() => Unknown::NotDescendant { checkpoint: aside.tag.clone() },
@@ -399,16 +305,6 @@ fn of_checkpoints(
 fn is_later(git: &Git, answer: &Acknowledged) -> Result<bool> {
     let (Some(then), Some(now)) = (answer.head.as_deref().and_then(Oid::parse), git.head()?) else { return Ok(false) };
     Ok(git.is_ancestor(&then, &now)?)
-}
-
-fn check_memory(path: &str, bytes: &[u8]) -> Result<(), String> {
-    match kind_of(path) {
-        Some(kind) => kind.check(bytes).map_err(|why| match why {
-            crate::files::Unreadable::Damaged(damage) => format!("{}:{}: {}", damage.line, damage.column, damage.what),
-            crate::files::Unreadable::Newer(version) => format!("a newer program wrote it ({version})"),
-        }),
-        None => serde_json::from_slice::<crate::json::Json>(bytes).map(drop).map_err(|error| error.to_string()),
-    }
 }
 
 fn globs(patterns: &[String]) -> Result<GlobSet> {

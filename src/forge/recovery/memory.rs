@@ -1,64 +1,26 @@
 //! Memory operations of checkpoints and recovery.
 
-use super::carry::{self, Lesson};
-use crate::artifacts::{Artifacts, CHECK_REPORT, Kind, Put};
 use crate::checkpoints::Made;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::events::{self, Subject, data};
-use crate::features::{FeaturesFile, Standing};
+use crate::features::{Features, FeaturesFile, Standing};
+use crate::files::Document as _;
 use crate::focus::Focused;
-use crate::json::Json;
-use crate::knowledge::{Knowledge, KnowledgeFile};
+use crate::knowledge::{Failed, Knowledge, KnowledgeFile};
 use crate::progress::Progress;
 use crate::project::Project;
-use crate::runner::Ran;
 use crate::sessions::Sessions;
-use crate::time::Time;
 use helmdeck_core::text::collapse_whitespace;
-
-pub(crate) use super::carry::text;
 
 /// Maximum length of a progress entry, in characters.
 const ENTRY: usize = 500;
 
-/// Features by status.
-#[derive(Debug, Default)]
-pub(crate) struct Features {
-    /// Features that pass, with evidence.
-    pub passing: Vec<String>,
-    /// Deferred features: they are not expected to pass.
-    pub deferred: Vec<String>,
-    /// Features that claim to pass without evidence.
-    pub unverified: Vec<String>,
-    /// Features that were removed for good, and are not expected to pass.
-    pub retired: Vec<String>,
-    /// Number of features.
-    pub total: u32,
-}
-
-/// Reads a file as JSON; `None` if it is absent or damaged, which other checks report.
-pub(super) fn read(project: &Project, path: &str) -> Result<Option<Json>> {
-    let bytes = project.files().read(path)?;
-    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
-}
-
-/// Returns the features by status; none if their file is damaged, which other checks report.
-pub(crate) fn features(project: &Project) -> Result<Features> {
-    let Ok(file) = project.files().reading().load::<FeaturesFile>() else {
-        return Ok(Features::default());
-    };
-    let listed = crate::features::Features::new(project).list(false)?;
-    let those = |wanted: &dyn Fn(Standing) -> bool| {
-        let fit = listed.features.iter().filter(|item| wanted(item.standing));
-        fit.map(|item| item.feature.id.clone()).collect()
-    };
-    Ok(Features {
-        passing: those(&Standing::counts),
-        deferred: those(&|standing| standing == Standing::Deferred),
-        unverified: those(&|standing| standing == Standing::UnverifiedPass),
-        retired: file.map(|file| file.value.retired).unwrap_or_default(),
-        total: u32::try_from(listed.features.len()).unwrap_or(u32::MAX),
-    })
+/// Returns the features with their standing; none if their file is damaged, which other checks report.
+pub(crate) fn features(project: &Project) -> Result<(FeaturesFile, Vec<Standing>)> {
+    match project.files().reading().load::<FeaturesFile>() {
+        Ok(_) => Features::new(project).judged(),
+        Err(_) => Ok((FeaturesFile::skeleton(), Vec::new())),
+    }
 }
 
 /// Returns the check commands of the required invariants.
@@ -94,21 +56,6 @@ pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// Stores the output of a check as an artifact, and returns its reference.
-///
-/// A failure to store it does not fail the check.
-pub(crate) fn keep_report(project: &Project, command: &str, ran: &Ran) -> Option<String> {
-    let exit = ran.exit.map_or_else(|| "none".to_owned(), |code| code.to_string());
-    let text = format!("$ {command}\n{}\nexit: {exit}, {} ms\n", ran.output.trim_end(), ran.ms);
-    match Artifacts::new(project).put(text.as_bytes(), &Put::new(Kind::Reports, CHECK_REPORT)) {
-        Ok(stored) => Some(stored.entry.triv.to_string()),
-        Err(error) => {
-            tracing::warn!(command, %error, "the output of a check was not kept");
-            None
-        }
-    }
-}
-
 /// Emits the event of a checkpoint.
 pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
     progress(project, |progress| progress.checkpoint(&made.tag).map(drop));
@@ -121,11 +68,6 @@ pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
         can_rollback_to: made.can_rollback_to,
     };
     events::emit(project, Subject::Checkpoint, payload);
-}
-
-/// Emits the event of a recovery.
-pub(super) fn tell_recovery(project: &Project, data: &serde_json::Value) {
-    events::emit(project, Subject::Recovery, data);
 }
 
 /// Writes an entry into the progress of the session, cut to one line of 500 characters.
@@ -147,19 +89,12 @@ fn progress(project: &Project, write: impl FnOnce(crate::progress::Progress<'_>)
 }
 
 /// Adds a failed pattern to the knowledge, unless it is known.
-pub(super) fn learn(project: &Project, lesson: &Lesson, at: Time) -> Result<()> {
+pub(super) fn learn(project: &Project, lesson: Failed) -> Result<()> {
     project.files().edit::<KnowledgeFile, _>(None, |knowledge| {
-        carry::learn(knowledge, lesson, at);
-        Ok(())
-    })
-}
-
-/// Replaces the features file.
-pub(super) fn replace_features(project: &Project, bytes: &[u8]) -> Result<()> {
-    let features: FeaturesFile = serde_json::from_slice(bytes)
-        .map_err(|error| Error::usage(format!("the features of the checkpoint: {error}")))?;
-    project.files().edit::<FeaturesFile, _>(None, |file| {
-        *file = features;
+        let failed = &mut knowledge.patterns.failed;
+        if !failed.iter().any(|known| known.context == lesson.context && known.issue == lesson.issue) {
+            failed.push(lesson);
+        }
         Ok(())
     })
 }

@@ -2,17 +2,21 @@
 //!
 //! A person ends it at a terminal, or with a one-time token that was shown to them. An agent has neither.
 
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::journal::Acknowledged;
 use super::paused::{Paused, Token, hash};
 use super::report::Report;
 use super::unknown::Unknown;
-use super::{Assess, FILE, Journal, Recovery, memory};
+use super::{Assess, FILE, Recovery, memory};
 use crate::error::{Category, Error, Result};
+use crate::events::{self, Subject};
+use crate::files::Document;
 use crate::json::Members;
 use crate::layout::PAUSED;
 use crate::secrets::scan;
+use crate::time::Time;
 
 /// How a person proves that they may end a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +34,38 @@ pub struct Ack {
     pub reason: String,
     /// How the person acknowledges.
     pub by: By,
+}
+
+/// An acknowledged pause: `.forge/.local/recovery.json`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Acknowledged {
+    /// The time.
+    pub at: Time,
+    /// The reason they gave.
+    pub reason: String,
+    /// The commit of HEAD.
+    pub head: Option<String>,
+    /// The unknowns.
+    pub unknown: Vec<Unknown>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Acknowledged {
+    /// Says whether this reason was acknowledged.
+    #[must_use]
+    pub fn covers(&self, reason: &Unknown) -> bool {
+        self.unknown.iter().any(|known| known.code() == reason.code())
+    }
+}
+
+impl Document for Acknowledged {
+    const PATH: &'static str = FILE;
+
+    fn skeleton() -> Self {
+        Self::default()
+    }
 }
 
 impl Recovery<'_> {
@@ -59,9 +95,11 @@ impl Recovery<'_> {
         })?;
         // Emit the event without the lock: that may take a while.
         drop(guard);
-        memory::tell_recovery(
+        let class = report.map(|report| report.class);
+        events::emit(
             self.project,
-            &serde_json::json!({ "what": "paused", "reason": paused.reason, "class": report.map(|report| report.class) }),
+            Subject::Recovery,
+            json!({ "what": "paused", "reason": paused.reason, "class": class }),
         );
         Ok(paused)
     }
@@ -119,7 +157,7 @@ impl Recovery<'_> {
         }
         files.remove(PAUSED)?;
         drop(guard);
-        memory::tell_recovery(self.project, &serde_json::json!({ "what": "lifted", "reason": paused.reason }));
+        events::emit(self.project, Subject::Recovery, json!({ "what": "lifted", "reason": paused.reason }));
         memory::note(self.project, &format!("Pause lifted, its reason is gone: {}", paused.reason));
         Ok(())
     }
@@ -186,13 +224,13 @@ impl Recovery<'_> {
                 .unwrap_or_default(),
             other: Members::default(),
         };
-        files.edit_at::<Journal, _>(FILE, None, |journal| {
-            journal.acknowledged = Some(answer.clone());
+        files.edit_at::<Acknowledged, _>(FILE, None, |known| {
+            *known = answer.clone();
             Ok(())
         })?;
         files.remove(PAUSED)?;
         drop(guard);
-        memory::tell_recovery(self.project, &serde_json::json!({ "what": "acknowledged", "reason": reason }));
+        events::emit(self.project, Subject::Recovery, json!({ "what": "acknowledged", "reason": reason }));
         memory::note(self.project, &format!("Recovery acknowledged: {reason}"));
         Ok(answer)
     }

@@ -1,368 +1,276 @@
-//! Rollback, step by step.
+//! Rollback: one commit on this branch, whose code is that of the checkpoint.
 //!
-//! Each step is recorded after it is done and is idempotent, so a killed rollback resumes where it was.
+//! The branch only moves forward, so that a merge, a rebase and a squash take the rollback along. A killed rollback is done by
+//! the next one: it finds the branch where it is, and goes on from there.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-use super::apply::Apply;
-use super::carry::Lesson;
-use super::journal::{Journal, Mode, Rollback, Step};
-use super::tree::one_line;
-use super::{FILE, ROLLBACKS, Recovery, memory};
-use crate::checkpoints::Name;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Recovery, carry, memory};
+use crate::checkpoints::{self, Checkpoint};
 use crate::error::{Category, Error, Result};
-use crate::git::{Git, Oid, Run, State, Updated};
-use crate::json::Json;
-use crate::layout::HANDED_OVER;
-use crate::project::Project;
-use crate::sessions::Sessions;
+use crate::events::{self, Subject};
+use crate::features::FeaturesFile;
+use crate::git::{Git, Oid, Run, Updated};
+use crate::json::Members;
+use crate::knowledge::{Failed, Trace};
+use helmdeck_core::text;
 
 /// Maximum number of names to try before giving up.
 const TRIES: u32 = 1_000;
-/// Default folder for new work trees.
-pub(super) const WORKTREES: &str = ".forge/.local/worktrees";
-/// Settings that keep a git checkout from running the user's hooks and programs.
-pub(super) const QUIET: [&str; 6] =
-    ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "advice.detachedHead=false"];
+/// Settings that keep git from running the user's hooks and programs.
+const QUIET: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false"];
+
+/// A rollback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Rollback {
+    /// The tag of the checkpoint.
+    pub checkpoint: String,
+    /// The commit whose code is there now.
+    pub commit: String,
+    /// The commit of HEAD before.
+    pub before: String,
+    /// The new commit. The same as before if only the work tree differed.
+    pub made: String,
+    /// The branch; absent if HEAD is detached.
+    pub branch: Option<String>,
+    /// The reference that holds the work tree, the index and the commit as they were.
+    pub rescue: String,
+    /// The reference that holds what was saved while the rollback was under way; absent if nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rescue_meanwhile: Option<String>,
+    /// The reason.
+    pub why: String,
+}
 
 impl Recovery<'_> {
-    /// Does the remaining steps.
+    /// Rolls the code of the project back to a checkpoint.
     ///
-    /// A lock that only other rollbacks wait for is held across all steps, because a checkout may take long.
-    /// References are created only if absent, and moved only from the expected value, so they need no lock.
-    pub(super) fn go_on(&self, id: &str, asked: &Apply) -> Result<Rollback> {
+    /// # Errors
+    /// `Refused` (`E_IN_THE_WAY`) if an untracked file is in the place of one of the checkpoint's; `Stale` (`E_MOVED`) if
+    /// HEAD moved meanwhile; errors from git and the files. What was there is kept under the rescue reference in any case.
+    pub(super) fn roll_back(&self, checkpoint: &Checkpoint, why: &str) -> Result<Rollback> {
         let git = self.project.git()?;
-        let guard = self.project.files().rollback_lock()?;
-        // Another process may have done some steps while this one waited for the lock.
-        let mut rollback = match self.journal()?.current {
-            Some(current) if current.id == id => current,
-            _ => {
-                return Err(Error::new(Category::Stale, "E_MOVED", "the rollback was finished by somebody else")
+        let _guard = self.project.files().rollback_lock()?;
+        let (Some(head), Some(commit)) = (git.head()?, checkpoint.oid()) else {
+            return Err(Error::refused("there is no commit to go back from, or none to go back to"));
+        };
+        let branch = git.branch()?;
+        check_in_the_way(git, &commit)?;
+        let (name, message) = self.free_rescue(git, &checkpoint.tag, why)?;
+        let rescue = git.rescue(&name, &message)?.reference;
+        fault::reach(fault::Point::Rescued);
+        let made = if is_done(git, &head, &commit)? {
+            head.clone()
+        } else {
+            self.remember(git, &commit, self.lesson(checkpoint, branch.as_deref(), &head, why, &rescue))?;
+            fault::reach(fault::Point::Remembered);
+            let tree = tree(git, &head, &commit)?;
+            let message = self.message(checkpoint, &head, why, &rescue);
+            let made = git.commit_tree(&tree, &[&head], &message)?;
+            let reference = branch.as_ref().map_or_else(|| "HEAD".to_owned(), |name| format!("refs/heads/{name}"));
+            if git.branch()? != branch
+                || git.update_ref(&reference, Some(&made), Some(&head), "forge: roll back")? != Updated::Done
+            {
+                return Err(Error::new(Category::Stale, "E_MOVED", "HEAD moved while the rollback was under way")
+                    .hint(format!("what was there is kept at {rescue}"))
                     .next("helmdeck forge recover assess"));
             }
+            made
         };
-        while let Some(step) = following(rollback.step) {
-            fault::before(step);
-            let went = match step {
-                Step::Planned => Ok(()),
-                Step::Rescued => self.rescue(git, &mut rollback),
-                Step::Built => self.build(git, &mut rollback),
-                Step::Branched => self.branch(git, &mut rollback),
-                Step::CheckedOut => self.check_out(git, &mut rollback, asked),
-                Step::Learned => self.learn(git, &mut rollback),
-                Step::Recorded => {
-                    self.record(&rollback);
-                    Ok(())
-                }
-            };
-            went.map_err(|error| self.give_up(&rollback, error))?;
-            fault::between(step);
-            rollback.step = step;
-            self.note(&rollback)?;
-            fault::after(step);
-        }
-        self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
-            journal.finish();
-            journal.attempts.green(self.project.environment().now().seconds());
-            Ok(())
-        })?;
-        drop(guard);
+        fault::reach(fault::Point::Committed);
+        check_in_the_way(git, &commit)?;
+        let (name, message) = self.free_rescue(git, &checkpoint.tag, why)?;
+        let meanwhile = git.rescue_since(&rescue, &name, &message)?;
+        restore(git, &made)?;
+        fault::reach(fault::Point::Restored);
+        let rollback = Rollback {
+            checkpoint: checkpoint.tag.clone(),
+            commit: commit.to_string(),
+            before: head.to_string(),
+            made: made.to_string(),
+            branch,
+            rescue,
+            rescue_meanwhile: meanwhile.map(|rescue| rescue.reference),
+            why: why.to_owned(),
+        };
+        memory::note(self.project, &format!("Rolled back to {}: {why}", checkpoint.tag));
+        let told = serde_json::json!({
+            "what": "rolled_back",
+            "checkpoint": rollback.checkpoint,
+            "branch": rollback.branch,
+            "commit": rollback.made,
+            "rescue": rollback.rescue,
+        });
+        events::emit(self.project, Subject::Recovery, told);
         Ok(rollback)
     }
 
-    /// Abandons a rollback that can never finish, so that another one may start.
-    ///
-    /// Nothing needs to be undone: only the rescue and perhaps a branch exist, and they stay. A restore that
-    /// git refuses half way is not abandoned: the next run finishes it.
-    fn give_up(&self, rollback: &Rollback, error: Error) -> Error {
-        let begun = rollback.step >= Step::Branched && rollback.mode == Mode::Restore;
-        let never = match error.code {
-            "E_MOVED" | "E_INVALID" | "E_SCHEMA_NEWER" => true,
-            "E_GIT" => !begun,
-            _ => false,
-        };
-        if rollback.step >= Step::CheckedOut || !never || self.forget(error.code).is_err() {
-            return error;
-        }
-        let left = match (&rollback.target, rollback.mode) {
-            (Some(branch), Mode::Branch) => format!("the branch {branch} holds what one would go on with"),
-            (Some(branch), Mode::Restore) => format!("the branch {branch} has the commit one would go on with"),
-            (None, _) => "nothing was changed".to_owned(),
-        };
-        error
-            .hint(format!("the rollback was given up: {left}, and the rescue reference stays"))
-            .next("helmdeck forge recover assess")
-    }
-
-    /// Abandons an interrupted rollback. What it made stays, including the rescue.
-    ///
-    /// # Errors
-    /// `Paused`; `NotFound` if there is none; `Locked` if it is running; errors from the files.
-    pub fn give_up_rollback(&self) -> Result<Rollback> {
-        self.project.check_not_paused()?;
-        let guard = self.project.files().rollback_lock()?;
-        let given_up = self.forget("asked")?;
-        drop(guard);
-        memory::note(self.project, &format!("Gave up going back to {}", given_up.checkpoint));
-        memory::tell_recovery(
-            self.project,
-            &serde_json::json!({ "what": "given_up", "checkpoint": given_up.checkpoint, "rescue": given_up.rescue }),
-        );
-        Ok(given_up)
-    }
-
-    /// Moves the rollback in progress to the past ones, with the reason it was abandoned.
-    fn forget(&self, why: &str) -> Result<Rollback> {
-        self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
-            let Some(current) = &mut journal.current else {
-                return Err(Error::not_found("no rollback was cut short").next("helmdeck forge recover assess"));
-            };
-            current.other.0.insert("given_up".to_owned(), Json::String(why.to_owned()));
-            let given_up = current.clone();
-            journal.finish();
-            Ok(given_up)
-        })
-    }
-
-    fn note(&self, rollback: &Rollback) -> Result<()> {
-        self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
-            journal.current = Some(rollback.clone());
-            Ok(())
-        })
-    }
-
-    /// Saves every byte of the work tree and of the index under a reference; without it nothing else runs.
-    fn rescue(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
-        let (name, message) = self.free_rescue(git, rollback)?;
-        rollback.rescue = Some(git.rescue(&name, &message)?.reference);
-        Ok(())
-    }
-
-    /// Rescues changes since the last rescue, if any, because the next step overwrites them.
-    fn rescue_again(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
-        let last = rollback.later_rescues.last().or(rollback.rescue.as_ref()).ok_or_else(lost)?.clone();
-        let (name, message) = self.free_rescue(git, rollback)?;
-        if let Some(rescue) = git.rescue_since(&last, &name, &message)? {
-            rollback.later_rescues.push(rescue.reference);
-            self.note(rollback)?;
-        }
-        Ok(())
-    }
-
-    /// Returns a free rescue name, and the message of its commit.
-    fn free_rescue(&self, git: &Git, rollback: &Rollback) -> Result<(String, String)> {
-        let folder = rollback.session.clone().unwrap_or_else(|| "manual".to_owned());
+    /// Returns a free name for a rescue, which holds every byte of the work tree and of the index, and its message.
+    fn free_rescue(&self, git: &Git, checkpoint: &str, why: &str) -> Result<(String, String)> {
+        let session = memory::session(self.project).unwrap_or_else(|| "manual".to_owned());
+        let folder = format!("{}/{session}", checkpoints::encode(git.scope()));
+        let folder = folder.trim_start_matches('/');
         let prefix = format!("refs/forge/rescue/{folder}/");
         let taken: BTreeSet<String> = git.references(&prefix)?.into_iter().map(|(name, _)| name).collect();
         let free = (1..TRIES).find(|number| !taken.contains(&format!("{prefix}{number}")));
-        let Some(number) = free else { return Err(too_many(&prefix)) };
-        let message = format!(
-            "Rescue before going back to {}\n\n{}\n\nForge-Rollback: {}\n",
-            rollback.checkpoint,
-            one_line(&rollback.why),
-            rollback.id
-        );
+        let Some(number) = free else {
+            return Err(Error::new(Category::Failed, "E_NAMES", format!("{TRIES} names below {prefix} are taken")));
+        };
+        let message = format!("Rescue before going back to {checkpoint}\n\n{}\n", one_line(why));
         Ok((format!("{folder}/{number}"), message))
     }
 
-    /// Creates the branch at a commit whose parent is the checkpoint, so no branch is moved back.
-    fn branch(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
-        let made = made(rollback)?;
-        if rollback.mode == Mode::Restore {
-            return self.advance(git, rollback, &made);
-        }
-        let checkpoint = name(rollback)?;
-        let folder = branches(git)?;
-        let broken: Vec<_> = git.worktrees()?.into_iter().filter(|tree| tree.unfinished).collect();
-        for number in 1..TRIES {
-            let branch = format!("{folder}/{checkpoint}-{number}");
-            let reference = format!("refs/heads/{branch}");
-            // A rollback that was killed right here has created the branch already. If git has created half
-            // a work tree, its branch is in use.
-            let ours = git.reference(&reference)?.is_some_and(|there| there == made)
-                && broken.iter().all(|tree| tree.branch.as_ref() != Some(&branch));
-            if ours || git.update_ref(&reference, Some(&made), None, "forge: roll back")? == Updated::Done {
-                rollback.target = Some(branch);
-                return Ok(());
-            }
-        }
-        Err(too_many(folder))
-    }
-
-    /// Checks out the branch: here if no file is changed or in the way, else in a new work tree.
-    fn check_out(&self, git: &Git, rollback: &mut Rollback, asked: &Apply) -> Result<()> {
-        let made = made(rollback)?;
-        if rollback.mode == Mode::Restore {
-            let paths = self.paths_of(git, rollback, &made)?;
-            self.rescue_again(git, rollback)?;
-            return self.restore(git, &made, paths);
-        }
-        let Some(mut branch) = rollback.target.clone() else { return Err(lost()) };
-        if git.branch()?.as_ref() == Some(&branch) {
-            return Ok(());
-        }
-        match git.worktrees()?.into_iter().find(|tree| tree.branch.as_ref() == Some(&branch) && !tree.gone) {
-            Some(tree) if tree.unfinished => {
-                // git was killed while it created the work tree. The partial one stays, and another one is created.
-                self.branch(git, rollback)?;
-                self.note(rollback)?;
-                branch = rollback.target.clone().ok_or_else(lost)?;
-            }
-            Some(tree) => {
-                rollback.worktree = Some(tree.path.to_string_lossy().into_owned());
-                return Ok(());
-            }
-            None => {}
-        }
-        if self.may_switch(git, &made)? {
-            let switch = ["switch", "--quiet", "--no-guess", "--no-overwrite-ignore", "--end-of-options", &branch];
-            git.succeed(&[&QUIET[..], &switch].concat(), &slow())?;
-            return Ok(());
-        }
-        let folder = self.free_folder(rollback, asked)?;
-        let Some(text) = folder.to_str() else {
-            return Err(Error::usage(format!("{} is no UTF-8", folder.display())));
-        };
-        let args = [&QUIET[..], &["worktree", "add", "--quiet", "--", text, &branch]].concat();
-        git.succeed(&args, &slow())?;
-        rollback.worktree = Some(text.to_owned());
-        Ok(())
-    }
-
-    /// Says whether the branch can be switched here: no file is changed, untracked, hidden or in the way.
-    fn may_switch(&self, git: &Git, made: &Oid) -> Result<bool> {
-        let clean = git.status()?.is_clean() && git.operation()?.is_none();
-        Ok(clean && !hidden(git)? && in_the_way(git, made)?.is_empty())
-    }
-
-    fn free_folder(&self, rollback: &Rollback, asked: &Apply) -> Result<PathBuf> {
-        if let Some(folder) = &asked.worktree {
-            return Ok(self.project.root().join(folder));
-        }
-        let checkpoint = name(rollback)?;
-        let folders = (1..TRIES).map(|number| format!("{WORKTREES}/{checkpoint}-{number}"));
-        for folder in folders {
-            if self.project.files().entry(&folder)?.is_none() {
-                self.project.files().create_folder(WORKTREES)?;
-                return Ok(self.project.root().join(folder));
-            }
-        }
-        Err(too_many(WORKTREES))
-    }
-
-    /// Records the failed pattern in this work tree. The new commit contains it already.
-    fn learn(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
-        if let Some(folder) = &rollback.worktree {
-            // A failure here is not fatal: the next start chooses a focus.
-            if let Err(error) = self.hand_over(git, folder) {
-                tracing::warn!(%error, "the focus was not handed over to the new work tree");
-            }
-        }
-        if rollback.mode == Mode::Branch && git.branch()? == rollback.target {
-            return Ok(());
-        }
-        match memory::learn(self.project, &lesson(rollback), rollback.started_at) {
-            // The write would fail every time, and the rollback is done all the same.
+    /// Writes the memory of what is true after the rollback: why it was done, and the features as they were then.
+    ///
+    /// A file that cannot be written (a newer program wrote it, or it would hold a credential) stays as it is.
+    fn remember(&self, git: &Git, commit: &Oid, lesson: Failed) -> Result<()> {
+        let at = lesson.learned_at;
+        let written = |what: &str, result: Result<()>| match result {
             Err(error)
                 if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" =>
             {
-                tracing::warn!(%error, "why one went back was not learned here");
-                rollback.other.0.insert("not_learned".to_owned(), Json::String(error.code.to_owned()));
+                tracing::warn!(%error, "{what} stays as it is");
                 Ok(())
             }
-            learned => learned,
-        }
-    }
-
-    /// Hands the focus over to the new work tree, where the next session resumes it.
-    fn hand_over(&self, git: &Git, folder: &str) -> Result<()> {
-        let Some(focus) = Sessions::new(self.project).focus_now()?.show()?.map(|shown| shown.focus) else {
-            return Ok(());
+            result => result,
         };
-        let below = self.project.root().strip_prefix(git.root()).unwrap_or_else(|_| Path::new(""));
-        let there = Project::open_anyway(&Path::new(folder).join(below), self.project.environment().clone())?;
-        if let Some(there) = there.filter(|_| focus.task.is_some()) {
-            let focus = crate::json::print(&focus)
-                .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the focus: {error}")))?;
-            there.files().write(HANDED_OVER, &focus)?;
-        }
-        Ok(())
+        written("the knowledge", memory::learn(self.project, lesson))?;
+        let then = match git.document_at::<FeaturesFile>(commit) {
+            Err(error) if error.category == Category::Corrupt => None,
+            then => then?,
+        };
+        let files = self.project.files();
+        let (Some(then), Ok(Some(_))) = (then, files.reading().load::<FeaturesFile>()) else { return Ok(()) };
+        let reset = files.edit::<FeaturesFile, _>(None, |file| {
+            *file = carry::reset(file, then, at);
+            Ok(())
+        });
+        written("the list of features", reset)
     }
 
-    fn record(&self, rollback: &Rollback) {
-        memory::note(self.project, &format!("Rolled back to {}: {}", rollback.checkpoint, rollback.why));
-        memory::tell_recovery(
-            self.project,
-            &serde_json::json!({
-                "what": "rolled_back",
-                "checkpoint": rollback.checkpoint,
-                "row": rollback.row,
-                "mode": rollback.mode,
-                "branch": rollback.target,
-                "rescue": rollback.rescue,
-            }),
-        );
-    }
-}
-
-/// Returns the step after one.
-fn following(step: Step) -> Option<Step> {
-    let at = Step::ALL.iter().position(|other| *other == step)?;
-    Step::ALL.get(at + 1).copied()
-}
-
-/// Returns the lesson of a rollback.
-pub(super) fn lesson(rollback: &Rollback) -> Lesson {
-    let cut = |text: String, most: usize| text.chars().take(most).collect::<String>();
-    let branch = rollback.branch.as_deref().unwrap_or("a detached HEAD");
-    let head: String = rollback.head.chars().take(12).collect();
-    Lesson {
-        context: cut(format!("What was tried on {branch} up to {head}, after {}", rollback.checkpoint), 500),
-        issue: cut(rollback.why.clone(), 4_000),
-        resolution: cut(
-            format!(
-                "Rolled back to {}; what was there is kept at {}",
-                rollback.checkpoint,
-                rollback.rescue.as_deref().unwrap_or("no reference")
-            ),
-            4_000,
-        ),
-    }
-}
-
-/// Returns a usable prefix for rollback branches: a branch `forge` blocks `forge/rollback/...`.
-fn branches(git: &Git) -> Result<&'static str> {
-    for (folder, above) in [
-        (ROLLBACKS[0], &["refs/heads/forge", "refs/heads/forge/rollback"][..]),
-        (ROLLBACKS[1], &["refs/heads/forge-rollback"]),
-    ] {
-        let mut free = true;
-        for name in above {
-            free &= git.reference(name)?.is_none();
-        }
-        if free {
-            return Ok(folder);
+    /// Returns the lesson of a rollback, for later sessions.
+    fn lesson(&self, checkpoint: &Checkpoint, branch: Option<&str>, head: &Oid, why: &str, rescue: &str) -> Failed {
+        let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+        let (branch, tag) = (branch.unwrap_or("a detached HEAD"), &checkpoint.tag);
+        Failed {
+            context: cut(&format!("What was tried on {branch} up to {}, after {tag}", head.short()), 500),
+            issue: cut(why, 4_000),
+            resolution: cut(&format!("Rolled back to {tag}; what was there is kept at {rescue}"), 4_000),
+            learned_at: self.project.environment().now().seconds(),
+            trace: Trace::default(),
+            other: Members::default(),
         }
     }
-    Ok(ROLLBACKS[2])
+
+    /// Returns the message of the commit, in the form of all session commits.
+    fn message(&self, checkpoint: &Checkpoint, head: &Oid, why: &str, rescue: &str) -> String {
+        let (tag, why) = (&checkpoint.tag, one_line(why));
+        let session = memory::session(self.project).unwrap_or_else(|| "none".to_owned());
+        format!(
+            "[session] Go back to {tag}\n\n## What\n- The code of {tag}\n\n## Why\n{why}\n\n## Memory\n- Learned: why it was \
+             given up\n\n## Backtrace\n- Parent: {head}\n- Linear: none\n- Session: {session}\n\nForge-Parent: {head}\n\
+             Forge-Linear: none\nForge-Session: {session}\nForge-Checkpoint: {tag}\nForge-Rescue: {rescue}\n"
+        )
+    }
 }
 
-/// Returns the untracked paths that block a checkout of a commit.
-///
-/// The commit would overwrite them, or needs a folder in their place.
-pub(super) fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
-    let paths = |bytes: Vec<u8>| -> Vec<Vec<u8>> {
-        bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
+/// Says whether a rollback to the code of `commit` made `head`, and was killed before it wrote the work tree.
+fn is_done(git: &Git, head: &Oid, commit: &Oid) -> Result<bool> {
+    let is_rollback = git.commit(head.as_str())?.is_some_and(|head| head.trailer("Forge-Rescue").next().is_some());
+    Ok(is_rollback && git.code_tree(head)? == git.code_tree(commit)?)
+}
+
+/// Writes the tree of the rollback: of the scope the code of `commit` and the memory of the work tree, and the rest of
+/// `head`. It is built in a separate index, so neither the work tree nor the index changes.
+fn tree(git: &Git, head: &Oid, commit: &Oid) -> Result<Oid> {
+    let folder = tempfile::Builder::new()
+        .prefix("forge-rollback-")
+        .tempdir_in(git.git_dir())
+        .map_err(|error| Error::io("cannot write in", git.git_dir(), &error))?;
+    let index = folder.path().join("index");
+    let run = || slow().variable("GIT_INDEX_FILE", &index);
+    git.succeed(&["read-tree", head.as_str()], &run())?;
+    let scope = git.scope_pathspecs();
+    let scope: Vec<&str> = scope.iter().map(String::as_str).collect();
+    let now = git.succeed(&[&["ls-files", "-z", "--"], &scope[..]].concat(), &run())?;
+    git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(now.stdout))?;
+    let mut args = vec!["ls-tree", "-r", "-z", "--full-tree", commit.as_str(), "--"];
+    if !git.scope().is_empty() {
+        args.push(git.scope());
+    }
+    let then = git.succeed(&args, &Run::default())?;
+    let is_code = |line: &&[u8]| {
+        let path = line.iter().position(|byte| *byte == b'\t').map(|tab| &line[tab + 1..]);
+        path.is_some_and(|path| !git.is_memory(path))
     };
-    let others = git.succeed(&["ls-files", "-z", "--others", "--directory", "--", ":/"], &Run::default())?;
+    let code = nul_terminated(then.records().filter(is_code));
+    git.succeed(&["update-index", "-z", "--index-info"], &run().stdin(code))?;
+    // The memory as it is, without what git ignores.
+    let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", git.memory()];
+    let listed = git.succeed(&args, &Run::default())?;
+    let is_file = |path: &&[u8]| {
+        // A file name need not be UTF-8.
+        let place = git.root().join(OsStr::from_bytes(path));
+        std::fs::symlink_metadata(place).is_ok_and(|about| !about.is_dir())
+    };
+    let (there, gone): (Vec<&[u8]>, Vec<&[u8]>) = listed.records().partition(is_file);
+    git.succeed(&["update-index", "-z", "--add", "--replace", "--stdin"], &run().stdin(nul_terminated(there)))?;
+    git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(nul_terminated(gone)))?;
+    Ok(git.write_tree(&index)?)
+}
+
+/// Makes the code of the work tree, and the index, that of the commit.
+fn restore(git: &Git, made: &Oid) -> Result<()> {
+    let scope = git.scope_pathspecs().swap_remove(0);
+    let (mut code, mut memory) = (BTreeSet::new(), BTreeSet::new());
+    for place in [&[][..], &["--cached"]] {
+        let fixed = ["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty"];
+        let output = git.succeed(&[&fixed[..], place, &[made.as_str(), "--", &scope]].concat(), &Run::default())?;
+        for path in output.records() {
+            let paths = if git.is_memory(path) { &mut memory } else { &mut code };
+            paths.insert(path.to_vec());
+        }
+    }
+    let source = format!("--source={made}");
+    for (paths, places) in [(code, &["--staged", "--worktree"][..]), (memory, &["--staged"])] {
+        if paths.is_empty() {
+            continue;
+        }
+        let fixed = ["--literal-pathspecs", "restore", "--quiet", &source];
+        let args = [&QUIET[..], &fixed, places, &["--pathspec-from-file=-", "--pathspec-file-nul"]].concat();
+        git.succeed(&args, &slow().stdin(nul_terminated(paths.iter().map(Vec::as_slice))))?;
+    }
+    Ok(())
+}
+
+fn check_in_the_way(git: &Git, commit: &Oid) -> Result<()> {
+    let found = in_the_way(git, commit)?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let some = found.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let message = format!("untracked files are where the checkpoint has others: {some}");
+    Err(Error::new(Category::Refused, "E_IN_THE_WAY", message).hint("move them elsewhere").next("git status"))
+}
+
+/// Returns the untracked paths of the scope in whose place a commit has files or folders.
+fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
+    let scope = git.scope_pathspecs();
+    let scope: Vec<&str> = scope.iter().map(String::as_str).collect();
+    let args = [&["ls-files", "-z", "--others", "--directory", "--"], &scope[..]].concat();
+    let others = git.succeed(&args, &Run::default())?;
     let tree = git.succeed(&["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit.as_str()], &Run::default())?;
-    let tree: BTreeSet<Vec<u8>> = paths(tree.stdout).into_iter().collect();
+    let tree: BTreeSet<&[u8]> = tree.records().collect();
     let mut found = Vec::new();
-    for other in paths(others.stdout) {
-        let path = other.strip_suffix(b"/").unwrap_or(&other);
+    for other in others.records() {
+        let path = other.strip_suffix(b"/").unwrap_or(other);
         let below = [path, b"/"].concat();
-        let holds = tree.range(below.clone()..).next().is_some_and(|first| first.starts_with(&below));
+        let holds = tree.range(&below[..]..).next().is_some_and(|first| first.starts_with(&below));
         let file_above =
             path.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| tree.contains(&path[..at]));
         if tree.contains(path) || holds || file_above {
@@ -372,57 +280,35 @@ pub(super) fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Says whether the index hides paths from git, or the repository has submodules.
-///
-/// In either case no branch is switched here.
-fn hidden(git: &Git) -> Result<bool> {
-    let listed = git.succeed(&["ls-files", "-v", "-z"], &Run::default())?;
-    let mut tags = listed.stdout.split(|byte| *byte == 0).filter_map(<[u8]>::first);
-    if tags.any(|tag| tag.is_ascii_lowercase() || *tag == b'S') {
-        return Ok(true);
-    }
-    let staged = git.succeed(&["ls-files", "-s", "-z"], &Run::default())?;
-    let module = staged.stdout.split(|byte| *byte == 0).any(|record| record.starts_with(b"160000 "));
-    let changed =
-        git.status()?.entries.iter().any(|entry| matches!(entry.state, State::Tracked { submodule: true, .. }));
-    Ok(module || changed)
+/// Returns a text as one line, so that it cannot act as a heading or trailer of a message.
+fn one_line(text: &str) -> String {
+    text::collapse_whitespace(text).trim_start_matches('#').trim_start().to_owned()
 }
 
-/// Returns the commit that the rollback made.
-fn made(rollback: &Rollback) -> Result<Oid> {
-    rollback.made.as_deref().and_then(Oid::parse).ok_or_else(lost)
+fn nul_terminated<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    lines.into_iter().flat_map(|line| [line, b"\0"]).flatten().copied().collect()
 }
 
-/// Returns the name of the checkpoint.
-fn name(rollback: &Rollback) -> Result<Name> {
-    Name::asked(&rollback.checkpoint)
-}
-
-pub(super) fn slow() -> Run {
+fn slow() -> Run {
     Run::writing().timeout(std::time::Duration::from_secs(600))
-}
-
-fn lost() -> Error {
-    Error::new(Category::Corrupt, "E_CORRUPT", format!("{FILE} skips a step of the rollback"))
-        .next(format!("helmdeck forge repair {FILE}"))
-}
-
-fn too_many(what: &str) -> Error {
-    Error::new(Category::Failed, "E_NAMES", format!("{TRIES} names below {what} are taken"))
 }
 
 /// Fault injection: where a test kills the process.
 mod fault {
-    #[cfg(not(test))]
-    use super::Step;
+    /// A point of a rollback: what is done.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(in crate::recovery) enum Point {
+        Rescued,
+        Remembered,
+        Committed,
+        Restored,
+    }
 
     #[cfg(not(test))]
-    pub(super) const fn before(_: Step) {}
-    #[cfg(not(test))]
-    pub(super) const fn between(_: Step) {}
-    #[cfg(not(test))]
-    pub(super) const fn after(_: Step) {}
+    pub(super) const fn reach(_: Point) {}
 
     #[cfg(test)]
-    pub(super) use crate::recovery::tests::fault::{after, before, between};
+    pub(super) use crate::recovery::tests::fault::reach;
 }
+#[cfg(test)]
+pub(super) use fault::Point;

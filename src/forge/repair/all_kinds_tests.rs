@@ -16,7 +16,9 @@ use crate::git::{Commits, NewCommit};
 use crate::health::{self, Code};
 use crate::init::{self, Init};
 use crate::knowledge::{Knowledge, Learning, What};
-use crate::layout::{ACTIVE, CONFIG, EVENTS_OUTBOX, FEATURES, FOCUS, JOURNAL, KNOWLEDGE, LIVING, PROGRESS};
+use crate::layout::{
+    ACTIVE, CONFIG, EVENTS_OUTBOX, FEATURES_ENTRIES, FOCUS, JOURNAL, KNOWLEDGE_ENTRIES, LIVING, PROGRESS,
+};
 use crate::prime;
 use crate::repair;
 use crate::sessions::{End, Session, Sessions, Start};
@@ -40,6 +42,7 @@ fn made() -> (Snapshot, String) {
     let what = What::Successful { context: "Damage".into(), approach: "Name it, and go on".into() };
     let learning = Learning::new(what);
     Knowledge::new(&project).add(&learning, None).unwrap();
+    crate::progress::Progress::new(&project).log("Did it").unwrap();
     Sessions::new(&project).end(&End::default()).unwrap();
     // Earlier versions committed the record of a session too.
     let record = crate::json::print(&Session { schema_version: Some("1.0".into()), ..session }).unwrap();
@@ -53,11 +56,6 @@ fn made() -> (Snapshot, String) {
 
 fn open(folder: &Path) -> Project {
     Project::open_anyway(folder, ProjectEnvironment::default()).unwrap().unwrap()
-}
-
-/// Returns the file of the artifact index.
-fn index_of(folder: &Path) -> String {
-    crate::artifacts::index_files(&open(folder)).unwrap().remove(0)
 }
 
 /// Returns the content of a file in the last commit.
@@ -88,16 +86,16 @@ fn damage_of_any_file_is_named_and_repaired() {
     let [record, archive] =
         ["session.json", "progress.txt"].map(|name| format!("{}/{first}/{name}", crate::layout::SESSIONS));
     let nothing: &[u8] = b"\0";
-    let index = index_of(snapshot.repository().path());
+    let learned = open(snapshot.repository().path()).files().list(KNOWLEDGE_ENTRIES).unwrap().pop().unwrap().name;
+    let learned = format!("{KNOWLEDGE_ENTRIES}/{learned}");
     let cases: &[(&str, &[u8])] = &[
         (CONFIG, b"[verify]\n[verify]\n"),
         (CONFIG, nothing),
-        (KNOWLEDGE, nothing),
-        (FEATURES, b"[]"),
+        (&learned, nothing),
+        (&learned, b"[]"),
         (FOCUS, nothing),
         (ACTIVE, b"{"),
         (PROGRESS, b"=== FORGE Session 2025-12-24 ===\n\n[11:00] o\0ne\n"),
-        (&index, nothing),
         (LIVING, b"{\"sessions\": 3}"),
         (JOURNAL, b"no event\n"),
         (EVENTS_OUTBOX, nothing),
@@ -133,7 +131,6 @@ fn damage_of_any_file_is_named_and_repaired() {
             subject: "All".into(),
             what: vec!["All of it".into()],
             why: "It is wanted".into(),
-            forge: true,
             ..NewCommit::default()
         };
         let origin =
@@ -170,73 +167,36 @@ fn damage_of_any_file_is_named_and_repaired() {
 }
 
 #[test]
-fn invalid_lines_are_skipped_counted_and_named() {
-    let repository = ground().0.repository();
-    let index = &index_of(repository.path());
-    let at = repository.path().join(index);
-    let whole = std::fs::read_to_string(&at).unwrap();
-    std::fs::write(&at, format!("{whole}garbage\nand more\n")).unwrap();
-    let project = open(repository.path());
-    let health = health::measure(&project);
-    let reason = health.features.reasons.iter().find(|reason| reason.code == Code::FileCorrupt).unwrap();
-    assert!(reason.detail.contains("2 lines are passed over"), "{reason:?}");
-    assert!(reason.severity == crate::health::Severity::Warning && reason.next.ends_with(index));
-    assert!(init::doctor(&project, false).unwrap().found.iter().any(|one| one.path == *index));
-    let ended = Sessions::new(&project).end(&End::default()).unwrap();
-    assert!(ended.warnings.iter().any(|warning| warning.contains(index)), "{:?}", ended.warnings);
-    assert_eq!(String::from_utf8_lossy(&committed(repository.path(), index)), whole);
-    let started = Sessions::new(&project).start(&Start::default()).unwrap();
-    assert!(started.warnings.iter().any(|warning| warning.contains(index)), "{:?}", started.warnings);
-    // A line cut off by a crash is harmless.
-    std::fs::write(&at, format!("{whole}{{\"triv\":\"triv:")).unwrap();
-    assert_eq!(
-        health::measure(&project).features.reasons.first().map(|reason| reason.severity),
-        Some(crate::health::Severity::Info)
-    );
-    assert!(Sessions::new(&project).end(&End::default()).unwrap().warnings.is_empty());
-}
-
-#[test]
-fn lost_documents_are_restored_never_begun_anew() {
+fn lost_folders_are_restored_never_begun_anew() {
     let repository = ground().0.repository();
     let project = open(repository.path());
     let learn = |context: &str| {
         let what = What::Successful { context: context.into(), approach: "Look for it".into() };
         Knowledge::new(&open(repository.path())).add(&Learning::new(what), None)
     };
-    learn("Not committed yet").unwrap();
-    for path in [KNOWLEDGE, FEATURES] {
-        let at = repository.path().join(path);
-        let held = std::fs::read(&at).unwrap();
-        let before = committed(repository.path(), path);
-        std::fs::remove_file(&at).unwrap();
-        let next = Some(format!("helmdeck forge repair {path}"));
-        if path == KNOWLEDGE {
+    learn("Committed").unwrap();
+    repository.commit("[session] Learned");
+    for path in [KNOWLEDGE_ENTRIES, FEATURES_ENTRIES] {
+        let tracked = || repository.run(&["ls-tree", "-r", "HEAD", path]);
+        let before = tracked();
+        std::fs::remove_dir_all(repository.path().join(path)).unwrap();
+        let next = Some(format!("git restore -- {path}"));
+        if path == KNOWLEDGE_ENTRIES {
             let error = learn("Something else").unwrap_err();
             assert_eq!((error.category, &error.next), (Category::Corrupt, &next), "{error}");
         }
         let doctor = init::doctor(&project, true).unwrap();
         assert!(!doctor.healthy && doctor.found.iter().any(|one| one.path == path && one.next == next), "{doctor:?}");
         init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
-        assert!(!at.exists(), "{path}: nobody begins it anew");
-        assert!(
-            health::measure(&project).long_term.reasons.iter().any(|reason| Some(&reason.next) == next.as_ref()),
-            "{path}"
-        );
+        assert!(!repository.path().join(path).exists(), "{path}: nobody begins it anew");
+        let reasons = health::measure(&project).long_term.reasons;
+        assert!(reasons.iter().any(|reason| Some(&reason.next) == next.as_ref()), "{path}");
         assert_eq!(Sessions::new(&project).start(&Start::default()).unwrap_err().next, next, "{path}");
         // The session ends, and the version in git does not change.
         let ended = Sessions::new(&project).end(&End::default()).unwrap();
         assert!(ended.warnings.iter().any(|warning| warning.contains(path)), "{path}: {:?}", ended.warnings);
-        assert_eq!(committed(repository.path(), path), before, "{path}");
-        if path == FEATURES {
-            // This clone has no valid copy of it.
-            let repaired = repair::repair(&project, path, RepairRequest { yes: true, from: None }).unwrap();
-            assert_eq!(repaired.applied, Some(Source::Git), "{path}");
-        } else {
-            let repaired = repair::repair(&project, path, RepairRequest { yes: true, from: None }).unwrap();
-            assert_eq!(repaired.applied, Some(Source::LastGood), "{path}");
-        }
-        assert_eq!(std::fs::read(&at).unwrap(), held, "{path}");
+        assert_eq!(tracked(), before, "{path}");
+        repository.run(&["restore", "--", path]);
         Sessions::new(&project).start(&Start::default()).unwrap();
     }
     learn("Something else").unwrap();

@@ -3,15 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::form::{Wrong, check, form, is_index};
+use super::form::{Wrong, check, form};
 use crate::documents::KINDS;
 use crate::error::{Category, Error, Result};
-use crate::files::{Files, LOST};
+use crate::files::{Files, LOST, back};
+use crate::forms::Forms;
 use crate::git::Git;
 use crate::layout::{
-    ARTIFACT_INDEX, BRANCHES, COMMENTS, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, SESSIONS,
+    ARTIFACT_INDEX, BRANCHES, COMMENTS, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, FEATURES, FEATURES_ENTRIES, HEALTH, JOURNAL,
+    KNOWLEDGE, KNOWLEDGE_ENTRIES, PROGRESS, SESSIONS,
 };
 use crate::project::Project;
+use crate::skills::Skills;
+
+/// Folders of entries, which can be lost.
+const FOLDERS: [&str; 2] = [KNOWLEDGE_ENTRIES, FEATURES_ENTRIES];
 
 /// Extent of the damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -23,7 +29,7 @@ pub enum Extent {
     Whole,
     /// Some lines; the others are readable.
     Lines,
-    /// Harmless: a line end cut off by a crash, or a cache that is rebuilt.
+    /// Harmless: a cache that is rebuilt.
     Harmless,
 }
 
@@ -66,7 +72,21 @@ pub fn damaged(project: &Project) -> Result<Vec<String>> {
 /// # Errors
 /// As [`damaged`].
 pub fn damaged_files(project: &Project) -> Result<Vec<Damaged>> {
-    Ok(damage(project, |_| true)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
+    Ok(all_damage(project)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
+}
+
+/// Returns the damage of all files: also of those of a newer program, and of skills and forms.
+pub(crate) fn all_damage(project: &Project) -> Result<Vec<Damaged>> {
+    let mut all = damage(project, |_| true)?;
+    all.extend(unusable(project)?);
+    Ok(all)
+}
+
+/// Returns the skills and forms that cannot be used. The others can be, and a commit takes all of them.
+pub(crate) fn unusable(project: &Project) -> Result<Vec<Damaged>> {
+    let mut all = Skills::new(project).damaged()?;
+    all.extend(Forms::new(project).damaged()?);
+    Ok(all)
 }
 
 /// Checks the wanted files of the memory. Writes nothing, not even a copy of the damaged bytes.
@@ -76,17 +96,10 @@ pub(crate) fn damage(project: &Project, wanted: impl Fn(&str) -> bool) -> Result
     Ok(paths.into_iter().filter(|path| wanted(path)).filter_map(|path| look(&files, path)).collect())
 }
 
-/// Checks one file of the memory.
-pub(crate) fn damage_of(project: &Project, path: &str) -> Option<Damaged> {
-    look(&project.files().reading(), path.to_owned())
-}
-
-/// Returns the worst damage among the parts of the artifact index, if any.
-pub(crate) fn damaged_index(project: &Project) -> Option<Damaged> {
-    let mut damaged = damage(project, is_index).unwrap_or_default();
-    let whole = damaged.iter().position(|one| one.extent == Extent::Whole);
-    let at = whole.or_else(|| damaged.iter().position(|one| one.extent == Extent::Lines))?;
-    Some(damaged.swap_remove(at))
+/// Says whether a path is that of a document of the long-term memory, of the folder of its entries, or of one of them.
+pub(crate) fn is_long_term(path: &str) -> bool {
+    let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    [KNOWLEDGE, FEATURES].contains(&path) || FOLDERS.into_iter().any(below)
 }
 
 /// Refuses to commit a damaged file, which would reach every clone. Paths are those of the repository.
@@ -98,7 +111,14 @@ pub(crate) fn check_whole(project: &Project, git: &Git, paths: &[String]) -> Res
         Some(folder) => format!("{folder}{path}"),
         None => path.to_owned(),
     };
-    let damaged = damage(project, |path| paths.contains(&of_repository(path)))?;
+    // Of a lost folder every file is gone.
+    let is_changed = |path: &str| {
+        let path = of_repository(path);
+        let below =
+            |changed: &String| changed.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        paths.iter().any(below)
+    };
+    let damaged = damage(project, is_changed)?;
     match damaged.iter().find(|one| matches!(one.extent, Extent::Whole | Extent::Lines)) {
         Some(damaged) => Err(damaged.error().hint("nothing was committed, and nothing was written over it")),
         None => Ok(()),
@@ -108,13 +128,14 @@ pub(crate) fn check_whole(project: &Project, git: &Git, paths: &[String]) -> Res
 /// Returns the paths of all files that can be damaged. Not all of them exist.
 fn own_files(project: &Project) -> Result<Vec<String>> {
     let mut paths: Vec<String> =
-        [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
-    paths.extend(crate::artifacts::index_files(project)?);
-    paths.push(ARTIFACT_INDEX.to_owned());
+        [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS, ARTIFACT_INDEX].map(str::to_owned).to_vec();
     for kind in KINDS {
         if kind.path.ends_with(".json") {
             paths.push(kind.path.to_owned());
             continue;
+        }
+        if FOLDERS.contains(&kind.path) {
+            paths.push(kind.path.to_owned());
         }
         for entry in project.files().list(kind.path)? {
             let path = format!("{}/{}", kind.path, entry.name);
@@ -132,6 +153,11 @@ fn own_files(project: &Project) -> Result<Vec<String>> {
 }
 
 fn look(files: &Files, path: String) -> Option<Damaged> {
+    if FOLDERS.contains(&path.as_str()) {
+        let next = Some(back(&path));
+        let is_lost = files.is_lost(&path).unwrap_or(false);
+        return is_lost.then(|| Damaged { path, extent: Extent::Whole, detail: LOST.to_owned(), next });
+    }
     let form = form(&path)?;
     let next = Some(format!("helmdeck forge repair {path}"));
     let bytes = match files.read(&path) {
@@ -149,8 +175,7 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
     let wrong = check(form, &bytes).err()?;
     let extent = match &wrong {
         Wrong::Newer(_) => Extent::Newer,
-        Wrong::Lines { torn: true, .. } => Extent::Harmless,
-        _ if path == BRANCHES => Extent::Harmless,
+        _ if [BRANCHES, ARTIFACT_INDEX].contains(&&*path) => Extent::Harmless,
         Wrong::Whole(_) => Extent::Whole,
         Wrong::Lines { .. } => Extent::Lines,
     };

@@ -1,11 +1,10 @@
 //! Form of a file by its path, and the check whether the file is valid.
 
-use crate::artifacts::Index;
 use crate::config::Config;
 use crate::documents::kind_of;
 use crate::files::{Damage, Kind, Unreadable, text};
 use crate::json::Json;
-use crate::layout::{ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
+use crate::layout::{CONFIG, PROGRESS, SESSIONS};
 
 /// Form of a file.
 #[derive(Debug, Clone, Copy)]
@@ -14,8 +13,6 @@ pub(super) enum Form {
     Document(&'static Kind),
     /// A JSON value on each line.
     Lines,
-    /// The artifact index: typed lines.
-    Index,
     /// The progress of a session.
     Text,
     /// The settings.
@@ -30,15 +27,11 @@ pub(super) enum Wrong {
     /// The whole file is unreadable.
     Whole(Damage),
     /// The number of lines that cannot be parsed; the others are readable.
-    ///
-    /// `torn`: a crash cut them off, and nothing else is wrong.
     Lines {
         /// The first of them.
         first: Damage,
         /// Number of damaged lines.
         count: usize,
-        /// Whether each of them is the beginning of a valid line.
-        torn: bool,
     },
 }
 
@@ -64,17 +57,10 @@ impl From<Unreadable> for Wrong {
     }
 }
 
-/// Says whether a file is one of the artifact index.
-pub(super) fn is_index(path: &str) -> bool {
-    let name = path.strip_prefix(ARTIFACTS).and_then(|rest| rest.strip_prefix('/'));
-    name.is_some_and(crate::artifacts::is_index)
-}
-
 /// Returns the form of the file at a path, if the file belongs to the memory.
 pub(super) fn form(path: &str) -> Option<Form> {
     match path {
         CONFIG => return Some(Form::Config),
-        path if is_index(path) => return Some(Form::Index),
         PROGRESS => return Some(Form::Text),
         _ => {}
     }
@@ -93,7 +79,6 @@ pub(super) fn check(form: Form, bytes: &[u8]) -> Result<(), Wrong> {
     match form {
         Form::Document(kind) => kind.check(bytes).map_err(Wrong::from),
         Form::Lines => check_lines(bytes),
-        Form::Index => check_index(bytes),
         Form::Text => check_text(bytes),
         Form::Config if bytes.is_empty() => Ok(()),
         Form::Config => Config::parse(text(bytes).map_err(Wrong::Whole)?).map(drop).map_err(Wrong::Whole),
@@ -128,25 +113,11 @@ fn check_lines(bytes: &[u8]) -> Result<(), Wrong> {
     }
     let Some(line) = first else { return Ok(()) };
     let first = Damage { line, column: 1, what: "expected one JSON value on each line".to_owned() };
-    Err(if good == 0 { Wrong::Whole(first) } else { Wrong::Lines { first, count: bad, torn: false } })
-}
-
-fn check_index(bytes: &[u8]) -> Result<(), Wrong> {
-    let index = Index::parse(bytes);
-    let Some(bad) = index.bad.iter().find(|bad| !bad.torn).or(index.bad.first()) else { return Ok(()) };
-    let torn = index.bad.iter().all(|bad| bad.torn);
-    let first = Damage { line: bad.line, column: 1, what: bad.what.clone() };
-    // A torn first line is no damage of the whole file.
-    let whole = index.entries.is_empty() && !torn;
-    Err(if whole { Wrong::Whole(first) } else { Wrong::Lines { first, count: index.bad.len(), torn } })
+    Err(if good == 0 { Wrong::Whole(first) } else { Wrong::Lines { first, count: bad } })
 }
 
 /// Returns the valid lines of a file, and the number of damaged ones.
 pub(super) fn salvage(form: Form, bytes: &[u8]) -> (Vec<u8>, usize) {
-    let bad: Vec<usize> = match form {
-        Form::Index => Index::parse(bytes).bad.iter().map(|bad| bad.line).collect(),
-        _ => Vec::new(),
-    };
     let keep_empty = matches!(form, Form::Text);
     let ends = bytes.ends_with(b"\n");
     let mut kept = Vec::new();
@@ -158,7 +129,6 @@ pub(super) fn salvage(form: Form, bytes: &[u8]) -> (Vec<u8>, usize) {
         }
         let good = match form {
             Form::Text => Some(!line.contains(&0) && std::str::from_utf8(line).is_ok()),
-            Form::Index => Some(!bad.contains(&(at + 1))),
             _ => is_value(line),
         };
         match good {

@@ -1,7 +1,6 @@
 use std::process::Command;
 
 use super::*;
-use crate::artifacts::{Artifacts, Kind, Put};
 use crate::checkpoints::Checkpoints;
 use crate::environment::ProjectEnvironment;
 use crate::init::{self, Init};
@@ -35,25 +34,28 @@ fn sources(repair: &Repair) -> Vec<Source> {
     repair.candidates.iter().map(|candidate| candidate.source).collect()
 }
 
+const FEATURE: &str = ".forge/memory/long-term/features/A-001-a.json";
+
 #[test]
 fn good_versions_are_offered_in_order() {
     let (folder, project) = project();
-    let path = folder.path().join(FEATURES);
-    let first = std::fs::read_to_string(&path).unwrap();
+    let path = folder.path().join(FEATURE);
+    let first = "{\n  \"id\": \"A-001\",\n  \"name\": \"a\",\n  \"status\": \"failing\"\n}\n".to_owned();
+    std::fs::write(&path, &first).unwrap();
     git(&folder, &["add", "-A"]);
     git(&folder, &["commit", "-qm", "good"]);
     std::fs::write(&path, "{ damaged in git too").unwrap();
     git(&folder, &["commit", "-qam", "bad"]);
     std::fs::write(&path, &first).unwrap();
     // An edit keeps the version it wrote as the last good one.
-    let good = first.replace("\"features\"", "\"mine\": 1,\n  \"features\"");
-    project.files().write(&last_good(FEATURES), good.as_bytes()).unwrap();
+    let good = first.replace("\"id\"", "\"mine\": 1,\n  \"id\"");
+    project.files().write(&last_good(FEATURE), good.as_bytes()).unwrap();
     let damaged = "{ \"schema_version\": \"1.0\", ";
     std::fs::write(&path, damaged).unwrap();
 
-    assert_eq!(names(&project), [FEATURES]);
-    let shown = repair::repair(&project, FEATURES, RepairRequest::default()).unwrap();
-    assert_eq!(sources(&shown), [Source::LastGood, Source::Git, Source::Skeleton]);
+    assert_eq!(names(&project), [FEATURE]);
+    let shown = repair::repair(&project, FEATURE, RepairRequest::default()).unwrap();
+    assert_eq!(sources(&shown), [Source::LastGood, Source::Git]);
     assert!(shown.damage.as_ref().unwrap().starts_with("line 1, column "), "{shown:?}");
     assert!(
         shown.candidates[0].diff.contains("\n-{ \"schema_version\"")
@@ -62,11 +64,11 @@ fn good_versions_are_offered_in_order() {
     assert!(shown.applied.is_none());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
 
-    let repaired = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: Some(Source::Git) }).unwrap();
+    let repaired = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: Some(Source::Git) }).unwrap();
     assert_eq!(repaired.applied, Some(Source::Git));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
     assert_eq!(std::fs::read_to_string(folder.path().join(repaired.copy.unwrap())).unwrap(), damaged);
-    let nothing = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
+    let nothing = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: None }).unwrap();
     assert!(nothing.damage.is_none() && nothing.applied.is_none());
 }
 
@@ -80,25 +82,6 @@ fn valid_lines_of_a_list_are_kept() {
     assert!(shown.candidates[0].detail.contains("3 damaged"));
     repair::repair(&project, crate::layout::EVENTS_OUTBOX, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"{\"a\":1}\n{\"c\":3}\n");
-}
-
-#[test]
-fn lost_index_lines_are_rebuilt_from_files() {
-    let (folder, project) = project();
-    let stored = Artifacts::new(&project).put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
-    let index = &*crate::artifacts::index_files(&project).unwrap().remove(0);
-    let path = folder.path().join(index);
-    // A JSON line that is no artifact counts as damage too, and blocks adding artifacts.
-    std::fs::write(&path, "{\"a\":1}\n").unwrap();
-    let error = Artifacts::new(&project).put(b"two", &Put::new(Kind::Docs, "two.txt")).unwrap_err();
-    assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {index}")));
-    assert_eq!(names(&project), [index]);
-    let shown = repair::repair(&project, index, RepairRequest::default()).unwrap();
-    assert!(shown.hint.unwrap().contains("line 1, column 1"));
-    repair::repair(&project, index, RepairRequest { yes: true, from: Some(Source::Salvage) }).unwrap();
-    let listed = Artifacts::new(&project).list(&crate::artifacts::Filter::default()).unwrap();
-    assert!(listed.artifacts[0].rebuilt && listed.artifacts[0].path == stored.entry.path, "{listed:?}");
-    assert!(names(&project).is_empty());
 }
 
 #[test]

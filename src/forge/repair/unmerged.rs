@@ -7,6 +7,7 @@ use super::form::{Form, check};
 use super::{Candidate, Source, diff, of_tag};
 use crate::error::Result;
 use crate::git::Stages;
+use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::merge::merge;
 use crate::project::Project;
 
@@ -31,7 +32,9 @@ pub(super) fn united(project: &Project, path: &str, form: Form, bytes: &[u8], st
         offer(Source::Tag, format!("as the tag {tag} has it"), new, Vec::new());
     }
     match form {
-        Form::Document(_) if !stages.ours.is_empty() && !stages.theirs.is_empty() => {
+        Form::Document(_)
+            if ![FEATURES, KNOWLEDGE].contains(&path) && !stages.ours.is_empty() && !stages.theirs.is_empty() =>
+        {
             let merged = merge(path, &stages.base, &stages.ours, &stages.theirs);
             let detail = if merged.conflicts.is_empty() {
                 "what both sides of the merge hold".to_owned()
@@ -40,7 +43,7 @@ pub(super) fn united(project: &Project, path: &str, form: Form, bytes: &[u8], st
             };
             offer(Source::Merge, detail, merged.bytes, merged.conflicts);
         }
-        Form::Lines | Form::Index => {
+        Form::Lines => {
             offer(Source::Merge, "the lines of both sides".to_owned(), lines(&stages.ours, &stages.theirs), Vec::new());
         }
         _ => {}

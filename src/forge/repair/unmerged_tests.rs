@@ -5,26 +5,23 @@ use std::process::Command;
 
 use super::{RepairRequest, Source};
 use crate::environment::ProjectEnvironment;
-use crate::features::{Add, Features};
+use crate::features::{Add, Edit, Features};
 use crate::git::fixture::{Repository, run_at};
 use crate::health::{self, Code};
 use crate::init::{self, Init, Problem};
-use crate::knowledge::{Knowledge, Learning, What};
-use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
 use crate::recovery::Recovery;
 use crate::repair;
 use crate::sessions::{Sessions, Start};
 
-fn learn(project: &Project, context: &str) {
-    let what = What::Successful { context: context.into(), approach: "do it".into() };
-    Knowledge::new(project).add(&Learning::new(what), None).unwrap();
-}
+/// The file of the feature that both sides change.
+const FEATURE: &str = ".forge/memory/long-term/features/FORGE-001-one.json";
 
-fn plan(project: &Project, name: &str) {
-    Features::new(project)
-        .add(&Add { name: name.into(), id: Some("FORGE-001".into()), ..Add::default() }, None)
-        .unwrap();
+/// Gives the feature another test, and another name if it is asked for.
+fn change(project: &Project, test: &str, name: Option<&str>) {
+    let tests = Some(vec![test.to_owned()]);
+    let edit = Edit { tests, name: name.map(str::to_owned), ..Edit::default() };
+    Features::new(project).set("FORGE-001", &edit, None).unwrap();
 }
 
 fn open(root: &Path) -> Project {
@@ -40,11 +37,7 @@ fn merging(work: impl Fn(&Project, &str)) -> (Repository, tempfile::TempDir, Pat
     let (project, _) =
         init::init(repository.path(), ProjectEnvironment::default(), &Init { merge_driver: true, ..Init::default() })
             .unwrap();
-    // The form in which two additions can conflict.
-    repository.write(crate::layout::CONFIG, "");
-    drop(project);
-    let project = open(repository.path());
-    learn(&project, "before");
+    Features::new(&project).add(&Add { name: "One".into(), ..Add::default() }, None).unwrap();
     repository.commit("first");
     let folder = tempfile::tempdir().unwrap();
     let clone = folder.path().join("clone");
@@ -68,107 +61,44 @@ fn unmerged(clone: &Path) -> String {
 
 #[test]
 fn merge_without_driver_keeps_both_sides() {
-    let (_repository, _folder, clone) = merging(|project, side| {
-        // Both changes are next to the same entry, so they conflict.
-        project
-            .files()
-            .edit::<crate::knowledge::KnowledgeFile, _>(None, |file| {
-                let mut entry = file.patterns.successful[0].clone();
-                entry.context = side.to_owned();
-                entry.trace.id = None;
-                file.patterns.successful.push(entry);
-                Ok(())
-            })
-            .unwrap();
-        plan(project, side);
-    });
-    assert_eq!(unmerged(&clone), format!("{FEATURES}\n{KNOWLEDGE}"));
+    let (_repository, _folder, clone) = merging(|project, side| change(project, side, None));
+    assert_eq!(unmerged(&clone), FEATURE);
     let project = open(&clone);
     let next = &health::measure(&project).git.reasons[0].next;
-    assert_eq!(*next, format!("helmdeck forge repair {FEATURES}"));
-    let shown = repair::repair(&project, KNOWLEDGE, RepairRequest::default()).unwrap();
+    assert_eq!(*next, format!("helmdeck forge repair {FEATURE}"));
+    let shown = repair::repair(&project, FEATURE, RepairRequest::default()).unwrap();
     assert_eq!(shown.candidates.iter().map(|one| one.source).collect::<Vec<_>>(), [Source::Merge]);
     for from in [Source::LastGood, Source::Git, Source::Skeleton] {
-        let error = repair::repair(&project, KNOWLEDGE, RepairRequest { yes: true, from: Some(from) }).unwrap_err();
+        let error = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: Some(from) }).unwrap_err();
         assert_eq!(error.code, "E_REFUSED", "one side alone is never taken");
     }
-    let done = repair::repair(&project, KNOWLEDGE, RepairRequest { yes: true, from: None }).unwrap();
+    // The merge is finished in a pause too, which may wait for it.
+    Recovery::new(&project).pause("a path is unmerged", None).unwrap();
+    let done = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), true));
-    let file = Knowledge::new(&project).read().unwrap();
-    let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
-    assert_eq!(contexts, ["before", "ours", "theirs"]);
-    assert_eq!(unmerged(&clone), FEATURES);
+    assert_eq!(Features::new(&project).read().unwrap().features[0].tests(), ["ours", "theirs"]);
+    assert_eq!(unmerged(&clone), "");
+}
 
-    // Two features got the same id: both stay, and a person decides, because reports name the old id.
-    let done = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
+#[test]
+fn what_both_sides_changed_is_settled_by_a_person() {
+    let (_repository, _folder, clone) = merging(|project, side| change(project, side, Some(side)));
+    let project = open(&clone);
+    let done = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), false));
     assert!(done.hint.unwrap().contains("git add"));
     assert!(done.theirs.is_some());
-    let listed = Features::new(&project).list(false).unwrap();
-    let names: Vec<&str> = listed.features.iter().map(|item| item.feature.name.as_str()).collect();
-    assert_eq!(names, ["ours", "theirs"]);
-    let whole = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
+    assert_eq!(Features::new(&project).read().unwrap().features[0].name, "ours");
+    let whole = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((whole.damage, whole.applied), (None, None), "what was settled is not written over");
     assert!(whole.hint.unwrap().contains("git add"));
-    run_at(&clone, &["add", FEATURES]);
+    run_at(&clone, &["add", FEATURE]);
     run_at(&clone, &["commit", "-q", "--no-edit"]);
 }
 
 #[test]
-fn unfinished_merge_pauses_until_committed() {
-    let (_repository, _folder, clone) = merging(|project, side| {
-        project
-            .files()
-            .edit::<crate::knowledge::KnowledgeFile, _>(None, |file| {
-                file.patterns.successful[0].approach = side.to_owned();
-                Ok(())
-            })
-            .unwrap();
-    });
-    let project = open(&clone);
-    Recovery::new(&project).pause("two paths are unmerged", None).unwrap();
-    assert_eq!(
-        repair::repair(&project, KNOWLEDGE, RepairRequest { yes: true, from: None }).unwrap().applied,
-        Some(Source::Merge)
-    );
-}
-
-#[test]
-fn additions_in_two_clones_merge_as_text() {
-    let entries =
-        ["Adding a route", "Naming tests", "Locking files", "Rounding", "Reading input", "Caching", "Retrying"];
-    let repository = Repository::new();
-    let project = repository.project();
-    project
-        .files()
-        .create(
-            KNOWLEDGE,
-            b"{\"schema_version\": \"1.0\", \"patterns\": {\"successful\": [], \"failed\": []}, \"invariants\": []}",
-        )
-        .unwrap();
-    entries.iter().for_each(|context| learn(&project, context));
-    let ids: Vec<String> = Knowledge::new(&project).read().unwrap().entries().map(|entry| entry.id()).collect();
-    assert!(ids.is_sorted(), "{ids:?}");
-    repository.run(&["add", "-f", KNOWLEDGE]);
-    repository.commit("first");
-    let mut clean = 0;
-    for round in 0..6 {
-        repository.run(&["checkout", "-q", "main"]);
-        let [ours, theirs] = ["ours", "theirs"].map(|side| {
-            repository.run(&["checkout", "-q", "-B", side, "main"]);
-            learn(&project, &format!("{side} learned {round}"));
-            repository.commit(side)
-        });
-        let git = repository.git();
-        clean += u32::from(git.merges(&ours, &theirs).unwrap() == crate::git::Merged::Cleanly);
-    }
-    // At the end of the list, each of them would be a conflict.
-    assert!(clean >= 4, "{clean} of 6 merge without a driver");
-}
-
-#[test]
 fn clone_without_driver_is_told() {
-    let (_repository, _folder, clone) = merging(plan);
+    let (_repository, _folder, clone) = merging(|project, side| change(project, side, None));
     run_at(&clone, &["merge", "--abort"]);
     let project = open(&clone);
     let health = health::measure(&project);

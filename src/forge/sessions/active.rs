@@ -31,8 +31,7 @@ impl<'a> Sessions<'a> {
 
     /// Returns the sessions as the next start will see them.
     ///
-    /// Like [`Self::living`], but a session whose process was killed or whose lease has run out counts as
-    /// abandoned.
+    /// Like [`Self::living`], but a session whose lease has run out counts as abandoned.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -40,7 +39,7 @@ impl<'a> Sessions<'a> {
         let now = self.project.environment().now();
         let mut living = self.living()?;
         for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
-            if let Some(why) = session.given_up(now, self.is_free(&session.id)) {
+            if let Some(why) = session.given_up(now) {
                 session.state = State::Abandoned;
                 session.abandoned = Some(why);
             }
@@ -179,7 +178,7 @@ pub(super) fn own<'a>(living: &'a ActiveSessions, agent: &str) -> Result<Option<
             let message = format!("{} sessions of {agent} live in this work tree: {}", ids.len(), ids.join(", "));
             Err(Error::new(Category::Locked, LIVE, message)
                 .hint("say which is yours, with --session or HELMDECK_FORGE_SESSION")
-                .next("helmdeck forge session status"))
+                .next("helmdeck forge status"))
         }
     }
 }
@@ -204,11 +203,10 @@ pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&
 /// Makes the error that names the session in the way.
 pub(super) fn live(session: &Session) -> Error {
     let Session { id, agent, seen_at, .. } = session;
-    let process = session.holder.as_ref().map(|holder| format!(", process {}", holder.pid)).unwrap_or_default();
     Error::new(
         Category::Locked,
         LIVE,
-        format!("session {id} of {agent}{process} lives in this work tree, last seen at {}", seen_at.seconds()),
+        format!("session {id} of {agent} lives in this work tree, last seen at {}", seen_at.seconds()),
     )
     .hint(
         "if it is yours, name it (--session or HELMDECK_FORGE_SESSION); else work in another work tree, beside it (--join), or in its \

@@ -85,7 +85,7 @@ impl Sessions<'_> {
         let dirty = git.status()?.outside(git.memory()).next().is_some();
         let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
         let seconds = self.project.environment().now().0.as_second().saturating_sub(at.0.as_second());
-        let listed = Features::new(self.project).list(false)?;
+        let listed = Features::new(self.project).list()?;
         // Do not count features that worked then, or that the session start only tested again.
         let known = last.as_ref().and_then(|last| last.manifest.as_ref()).map(|known| known.features_passing.clone());
         let probed = session.as_ref().and_then(|session| session.step(super::start::step::PROBE)?.note.clone());

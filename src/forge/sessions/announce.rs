@@ -12,7 +12,7 @@ pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
     if is_told(project, Subject::SessionStart, &session.id) {
         return;
     }
-    let counts = Features::new(project).list(false).map(|listed| listed.counts).unwrap_or_default();
+    let counts = Features::new(project).list().map(|listed| listed.counts).unwrap_or_default();
     let payload = data::Started {
         branch: session.branch.clone(),
         active_issues: issues,
@@ -32,12 +32,12 @@ fn health(project: &Project) -> String {
 }
 
 /// Emits the event that a session ended.
-pub(super) fn end(project: &Project, finished: &Finished, dirty: bool, stopped: bool) {
+pub(super) fn end(project: &Project, finished: &Finished, dirty: bool) {
     if is_told(project, Subject::SessionEnd, &finished.session) {
         return;
     }
     let payload = data::Ended {
-        reason: if stopped { "signal" } else { "done" }.to_owned(),
+        reason: "done".to_owned(),
         commits: count(finished.commits),
         learned: count(finished.learned.len()),
         duration_s: finished.duration_s,

@@ -1,12 +1,12 @@
 //! Archive of ended sessions: the progress in the session's folder, the record and focus in this clone.
 //!
-//! Only the progress is committed: one file a session. Earlier versions kept all three in the folder.
+//! Only progress that says something is committed: one file a session. Earlier versions kept all three in the folder.
 
 use super::record::{ActiveSessions, Session, State};
 use super::{Sessions, announce, session_of};
 use crate::error::Result;
 use crate::focus::Focus;
-use crate::layout::{ENDED, SESSION_LOCKS, session_folder};
+use crate::layout::{ENDED, session_folder};
 use crate::progress::Progress;
 
 /// Number of ended sessions whose full record is kept.
@@ -40,13 +40,16 @@ impl Sessions<'_> {
             }
             return Ok(());
         }
+        if self.progress(session)?.read()?.is_none_or(|log| log.is_automatic()) {
+            return self.remove_folder(session);
+        }
         // Its folder is committed, and holds the focus while the session is active.
         self.keep_over(session)?;
         files.remove(&format!("{}/focus.json", session_folder(&session.folder())?))?;
         Ok(())
     }
 
-    /// Removes the folder of a session that did nothing; the folder of the primary session holds nothing yet.
+    /// Removes the folder of a session whose progress says nothing; the folder of the primary session holds nothing yet.
     pub(super) fn remove_folder(&self, session: &Session) -> Result<()> {
         if session.primary {
             return Ok(());
@@ -75,7 +78,6 @@ impl Sessions<'_> {
             living.sessions.retain(|session| session.id != id);
             Ok(())
         })?;
-        self.project.files().remove(&format!("{SESSION_LOCKS}/{id}.lock"))?;
         #[cfg(test)]
         super::crash_tests::point();
         Ok(())
@@ -90,7 +92,7 @@ impl Sessions<'_> {
             let before = ended.sessions.iter().find(|old| old.uuid == session.uuid);
             let focus = focus.or_else(|| before.and_then(|old| old.focus.clone()));
             ended.sessions.retain(|old| old.uuid != session.uuid);
-            ended.sessions.push(Session { holder: None, focus, ..session.clone() });
+            ended.sessions.push(Session { focus, ..session.clone() });
             let over = ended.sessions.len().saturating_sub(KEPT);
             ended.sessions.drain(..over);
             Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 
-use super::active::{live, named_one, own};
+use super::active::{named_one, own};
 use super::record::{ActiveSessions, LEASE, Session, State};
 use super::{SessionId, Sessions, Start, session_of};
 use crate::error::{Error, Result};
@@ -38,20 +38,17 @@ pub(super) struct Who<'a> {
 
 /// Reaps abandoned sessions, and returns the id of the session that the start belongs to.
 ///
-/// That session is among the active ones. `free` says whether the lock of a session is free; `fresh`
-/// makes a new session.
+/// That session is among the active ones. `fresh` makes a new session.
 pub(super) fn take_place(
     living: &mut ActiveSessions,
     who: &Who<'_>,
-    free: &dyn Fn(&str) -> bool,
     fresh: impl FnOnce(&ActiveSessions) -> Result<Session>,
 ) -> Result<String> {
     let mut taken_over = false;
     for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
-        let free = free(&session.id);
-        let taken = who.takes(session, free);
+        let taken = who.takes(session);
         taken_over |= taken;
-        let why = session.given_up(who.now, free);
+        let why = session.given_up(who.now);
         if let Some(why) = why.or_else(|| taken.then(|| format!("{} took its place", who.agent))) {
             session.state = State::Abandoned;
             session.abandoned = Some(why);
@@ -64,7 +61,6 @@ pub(super) fn take_place(
         None => own(living, who.agent)?,
     };
     let id = match own {
-        Some(own) if who.named.is_none() && !free(&own.id) => return Err(live(own)),
         Some(own) => own.id.clone(),
         None => {
             let primary = living.primary().is_none();
@@ -85,8 +81,8 @@ pub(super) fn take_place(
 
 impl Who<'_> {
     /// Says whether the caller takes over a session.
-    pub(super) fn takes(&self, session: &Session, free: bool) -> bool {
-        self.take_over && session.primary && free && self.named != Some(session.id.as_str())
+    pub(super) fn takes(&self, session: &Session) -> bool {
+        self.take_over && session.primary && self.named != Some(session.id.as_str())
     }
 }
 
@@ -111,7 +107,7 @@ impl Sessions<'_> {
         let _local = self.project.files().lock()?;
         let who = Who { now, ..self.who(start) };
         self.project.files().edit::<ActiveSessions, Session>(None, |living| {
-            let id = take_place(living, &who, &|id| self.is_free(id), |living| self.fresh(living, today, prepared))?;
+            let id = take_place(living, &who, |living| self.fresh(living, today, prepared))?;
             living.get(&id).cloned().ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))
         })
     }
@@ -198,7 +194,7 @@ fn give(git: &Git, id: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::error::Category;
-    use crate::sessions::record::{Holder, LEASE, later};
+    use crate::sessions::record::{LEASE, later};
 
     fn time() -> Time {
         Time::parse("2025-12-24T11:00:00Z").unwrap()
@@ -221,17 +217,17 @@ mod tests {
         Who { agent: "Forge", named: None, join: false, take_over: false, now: time(), lease: LEASE }
     }
 
-    fn place(living: &mut ActiveSessions, who: &Who<'_>, free: bool) -> Result<String> {
-        take_place(living, who, &|_| free, |_| Ok(session("new", who.agent)))
+    fn place(living: &mut ActiveSessions, who: &Who<'_>) -> Result<String> {
+        take_place(living, who, |_| Ok(session("new", who.agent)))
     }
 
     #[test]
     fn the_first_start_makes_a_primary_session_and_the_next_is_in_it() {
         let mut living = ActiveSessions::empty();
-        assert_eq!(place(&mut living, &who(), true).unwrap(), "new");
+        assert_eq!(place(&mut living, &who()).unwrap(), "new");
         assert!(living.primary().is_some());
         let later = Who { now: later(time(), LEASE), ..who() };
-        assert_eq!(place(&mut living, &later, true).unwrap(), "new");
+        assert_eq!(place(&mut living, &later).unwrap(), "new");
         assert_eq!(living.sessions.len(), 1);
         assert_eq!(living.sessions[0].seen_at, later.now, "its lease is renewed");
     }
@@ -239,38 +235,22 @@ mod tests {
     #[test]
     fn another_agent_is_refused_and_told_who_is_there() {
         let mut living = ActiveSessions { sessions: vec![session("old", "Axiom")], ..ActiveSessions::empty() };
-        let error = place(&mut living, &who(), true).unwrap_err();
+        let error = place(&mut living, &who()).unwrap_err();
         assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"));
         assert!(error.message.contains("session old of Axiom"), "{error}");
-        assert_eq!(place(&mut living, &Who { named: Some("old"), ..who() }, true).unwrap(), "old");
-        assert_eq!(place(&mut living, &Who { join: true, ..who() }, true).unwrap(), "new");
+        assert_eq!(place(&mut living, &Who { named: Some("old"), ..who() }).unwrap(), "old");
+        assert_eq!(place(&mut living, &Who { join: true, ..who() }).unwrap(), "new");
         assert!(!living.get("new").unwrap().primary);
-    }
-
-    #[test]
-    fn who_is_not_in_a_held_session_does_not_get_it_by_its_agents_name() {
-        let held = Session { holder: Some(Holder { pid: 7, since: time() }), ..session("old", "Forge") };
-        let mut living = ActiveSessions { sessions: vec![held], ..ActiveSessions::empty() };
-        for who in [who(), Who { take_over: true, ..who() }] {
-            let error = place(&mut living, &who, false).unwrap_err();
-            assert!(error.message.contains("process 7"), "{error}");
-        }
-        assert_eq!(place(&mut living, &Who { named: Some("old"), ..who() }, false).unwrap(), "old");
     }
 
     #[test]
     fn a_session_nobody_works_in_is_given_up_and_taken_up() {
         for (claim, old, who) in [
             ("its lease ran out", session("old", "Axiom"), Who { now: later(time(), 2 * LEASE), ..who() }),
-            (
-                "its process died",
-                Session { holder: Some(Holder { pid: 7, since: time() }), ..session("old", "Forge") },
-                who(),
-            ),
             ("somebody takes over", session("old", "Forge"), Who { take_over: true, ..who() }),
         ] {
             let mut living = ActiveSessions { sessions: vec![old], ..ActiveSessions::empty() };
-            assert_eq!(place(&mut living, &who, true).unwrap(), "new", "{claim}");
+            assert_eq!(place(&mut living, &who).unwrap(), "new", "{claim}");
             let (old, new) = (living.get("old").unwrap(), living.get("new").unwrap());
             assert_eq!((old.state, old.abandoned.is_some(), old.ended_at), (State::Abandoned, true, Some(who.now)));
             assert_eq!((new.primary, new.resumes.as_deref()), (true, Some("old")), "{claim}");
@@ -286,7 +266,7 @@ mod tests {
         };
         let mut living = ActiveSessions { sessions: vec![over], ..ActiveSessions::empty() };
         for (named, words) in [("old", "no command ran"), ("other", "no session other lives")] {
-            let error = place(&mut living, &Who { named: Some(named), ..who() }, true).unwrap_err();
+            let error = place(&mut living, &Who { named: Some(named), ..who() }).unwrap_err();
             assert_eq!(error.category, Category::NotFound);
             assert!(error.message.contains(words), "{error}");
         }

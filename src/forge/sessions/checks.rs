@@ -7,9 +7,8 @@ use super::start::Probed;
 use crate::error::Result;
 use crate::features::{Feature, Features, FeaturesFile, Standing};
 use crate::git::Git;
-use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
-use crate::recovery::{Action, Applied, Apply, Assess, Recovery, Unknown};
+use crate::recovery::{Action, Assess, Recovery, Unknown};
 use crate::repair::{self, Extent};
 
 /// Result of assessing the code at a start.
@@ -22,25 +21,11 @@ pub(super) struct Assessed {
     pub(super) paused: Option<String>,
 }
 
-/// Refuses to start if `knowledge.json` is damaged or lost.
-pub(super) fn check_knowledge(project: &Project) -> Result<()> {
-    repair::damage_of(project, KNOWLEDGE).map_or(Ok(()), |damaged| Err(damaged.error()))
-}
-
-/// Reads the features and their evidence, to check that they are readable.
-///
-/// Returns a warning if only some lines are damaged.
-pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
-    if project.files().load::<FeaturesFile>()?.is_none()
-        && let Some(lost) = repair::damage_of(project, FEATURES)
-    {
-        return Err(lost.error());
-    }
-    match repair::damaged_index(project) {
-        Some(damaged) if damaged.extent == Extent::Whole => Err(damaged.error()),
-        Some(damaged) if damaged.extent == Extent::Lines => Ok(Some(damaged.error().to_string())),
-        _ => Ok(None),
-    }
+/// Refuses to start if knowledge or features are damaged or lost.
+pub(super) fn check_long_term(project: &Project) -> Result<()> {
+    let damaged = repair::damage(project, repair::is_long_term)?;
+    let damaged = damaged.iter().find(|one| one.extent != Extent::Newer);
+    damaged.map_or(Ok(()), |damaged| Err(damaged.error()))
 }
 
 /// Returns a warning if the memory's merge driver is not set up in this clone.
@@ -54,7 +39,7 @@ pub(super) fn merge_driver(project: &Project) -> Option<String> {
 
 /// Tests some passing features again: those with the oldest test results.
 pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
-    let probed = Features::new(project).probe(Some(project.config().session.probes))?;
+    let probed = Features::new(project).probe(project.config().session.probes)?;
     Ok(probed
         .into_iter()
         .map(|feature| Probed {
@@ -75,9 +60,6 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     }
     let report = Recovery::new(project).assess(Assess { verify: false })?;
     let class = report.class.to_string();
-    if report.action == Action::RollBack && project.config().recovery.auto {
-        return go_back(project, class).map(Some);
-    }
     if !report.must_pause() {
         let aside = report.unknown.iter().find(|reason| reason.reason != Unknown::NoCheckpoint);
         let warning = match report.action {
@@ -90,23 +72,6 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
     let paused = Recovery::new(project).pause(&reasons.join("; "), Some(&report))?;
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
-}
-
-/// Rolls back as `[recovery] auto` allows, unless a new assessment proposes otherwise.
-///
-/// That assessment runs the verify command. A failed rollback does not stop the start.
-fn go_back(project: &Project, class: String) -> Result<Assessed> {
-    let (warning, paused) = match Recovery::new(project).apply(&Apply::default()) {
-        Ok(Applied { rollback: Some(done), next, .. }) => {
-            (format!("rolled back to {}, as [recovery] auto asks for: {next}", done.checkpoint), None)
-        }
-        Ok(Applied { next, .. }) => (format!("{class}, but {next}"), None),
-        Err(error) => {
-            let paused = Recovery::new(project).paused()?.map(|paused| paused.reason);
-            (format!("{class}, and it could not be rolled back: {error}"), paused)
-        }
-    };
-    Ok(Assessed { class, warning: Some(warning), paused })
 }
 
 /// The features and their standing.

@@ -12,7 +12,7 @@ use super::Sessions;
 use super::record::{ActiveSessions, Session};
 use crate::error::{Error, Result};
 use crate::focus::{Focus, Set, SetFocus};
-use crate::layout::{LIVING, LOCAL, SESSION_LOCKS};
+use crate::layout::{LIVING, LOCAL};
 use crate::shared;
 
 /// Name of the claims file, in the folder shared by all work trees, or else in this clone's.
@@ -108,9 +108,8 @@ impl Sessions<'_> {
         let living =
             || -> Option<ActiveSessions> { serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok() };
         let alive = |session: &Session| {
-            let lock = claim.worktree.join(SESSION_LOCKS).join(format!("{}.lock", session.id));
             let now = self.project.environment().now();
-            session.state.is_alive() && session.given_up(now, super::hold::is_free(&lock)).is_none()
+            session.state.is_alive() && session.given_up(now).is_none()
         };
         living().is_some_and(|living| {
             living

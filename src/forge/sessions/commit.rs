@@ -2,10 +2,9 @@
 
 use helmdeck_core::text::collapse_whitespace;
 
-use super::record::{Ending, Session};
-use crate::config::CommitMode;
+use super::record::{ActiveSessions, Ending, Session};
 use crate::error::Result;
-use crate::git::{Commits, NewCommit, Origin};
+use crate::git::{Commits, Git, NewCommit, Origin};
 use crate::knowledge::{Knowledge, Learning, What};
 use crate::layout::session_folder;
 use crate::project::Project;
@@ -46,39 +45,33 @@ pub(super) fn caches(project: &Project) -> Result<()> {
 pub(super) enum MemoryCommit {
     /// It was committed in this commit.
     Made(String),
-    /// There was nothing to commit, no git, or the memory travels with the next commit of work.
+    /// There was nothing to commit, or no git.
     Nothing,
     /// It was not committed, for this reason.
     Skipped(String),
 }
 
-/// Commits the memory, if it changed. An end that is resumed after its commit finds that commit.
+/// Commits the memory, if it changed: with the session's own commit of work, else alone, as with a key for it.
+///
+/// An end that is resumed after its commit finds that commit.
 pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> Result<MemoryCommit> {
     let Ok(git) = project.git() else { return Ok(MemoryCommit::Nothing) };
-    if project.config().git.commits == CommitMode::WithWork {
-        return Ok(MemoryCommit::Nothing);
-    }
     if let Some(operation) = git.operation()? {
         return Ok(MemoryCommit::Skipped(
             format!("the memory was not committed: {operation:?} is in progress").to_lowercase(),
         ));
     }
-    if git.status()?.staged().any(|path| !below(path, git.memory())) {
-        return Ok(MemoryCommit::Skipped(
-            "the memory was not committed: code is staged, and would be committed with it".to_owned(),
-        ));
-    }
     if git.ignores_memory()? {
         return Ok(MemoryCommit::Skipped("the memory was not committed: git ignores it".to_owned()));
     }
-    let (new, origin) = (new_commit(session, ending), Commits::new(project).origin(&session.id, &session.uuid)?);
-    match Commits::new(project).create(&new, &origin) {
-        Ok(made) => Ok(MemoryCommit::Made(made.oid.to_string())),
+    match amend_or_create(project, git, session, ending) {
+        Ok(Some(made)) => Ok(MemoryCommit::Made(made)),
+        Ok(None) => Ok(MemoryCommit::Skipped(
+            "the memory was not committed: code is staged, and would be committed with it".to_owned(),
+        )),
         Err(error) if error.code == "E_NOTHING_STAGED" => {
             let head = git.log("HEAD", 1)?.pop();
-            let mine = head.filter(|head| {
-                head.subject.ends_with(SUBJECT) && head.trailer("Forge-Session-Id").any(|id| id == session.uuid)
-            });
+            let mine = head.filter(|head| head.trailer("Forge-Session-Id").any(|id| id == session.uuid));
             Ok(mine.map_or(MemoryCommit::Nothing, |head| MemoryCommit::Made(head.oid.to_string())))
         }
         // The session ends all the same. The next end, or a commit, includes the memory after its repair.
@@ -90,6 +83,29 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
         }
         Err(error) => Err(error),
     }
+}
+
+/// Returns the commit with the memory; `None` if staged code is in the way.
+fn amend_or_create(project: &Project, git: &Git, session: &Session, ending: &Ending) -> Result<Option<String>> {
+    let commits = Commits::new(project);
+    if ending.key.is_none()
+        && let Some((before, made)) = commits.amend(session.head.as_deref())?
+    {
+        // A session that began at the old commit goes on from the new one.
+        project.files().edit::<ActiveSessions, ()>(None, |living| {
+            for other in living.sessions.iter_mut().filter(|other| other.head.as_deref() == Some(before.as_str())) {
+                other.head = Some(made.to_string());
+            }
+            Ok(())
+        })?;
+        caches(project)?;
+        return Ok(Some(made.to_string()));
+    }
+    if git.status()?.staged().any(|path| !git.is_memory(path.as_bytes())) {
+        return Ok(None);
+    }
+    let made = commits.create(&new_commit(session, ending), &commits.origin(&session.id, &session.uuid)?)?;
+    Ok(Some(made.oid.to_string()))
 }
 
 /// Checks that the texts of an end are valid in the commit of the memory.
@@ -109,7 +125,6 @@ fn new_commit(session: &Session, ending: &Ending) -> NewCommit {
         what: vec![format!("End session {}", session.id)],
         why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
         learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
-        forge: true,
         ..NewCommit::default()
     }
 }
@@ -122,12 +137,10 @@ fn origin(session: &Session) -> Origin {
 pub(super) fn is_memory_committed(project: &Project, session: &Session) -> Result<bool> {
     let git = project.git()?;
     let own = git.in_memory(&session_folder(&session.folder())?);
-    let changed = |path: &str| below(path, git.memory()) && !below(path, &own);
+    let own = own.as_bytes();
+    let below_own = |path: &[u8]| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
+    let changed = |path: &str| git.is_memory(path.as_bytes()) && !below_own(path.as_bytes());
     Ok(!git.status()?.entries.iter().any(|entry| changed(&entry.path)))
-}
-
-fn below(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns the context of a learning, in one line.

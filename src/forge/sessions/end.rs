@@ -2,21 +2,17 @@
 //!
 //! The request is stored before the first step, so an interrupted end resumes the same way.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::commit::MemoryCommit;
 use super::record::{Ending, Session, State};
 use super::{SessionId, Sessions, announce, commit, session_of};
-use crate::artifacts::Artifacts;
-use crate::config::CommitMode;
 use crate::error::{Category, Error, Result};
+use crate::features::remove_superseded_reports;
 use crate::issues::is_key;
 use crate::knowledge::{Knowledge, Learning};
 use crate::progress::ENDING;
-use crate::skills::Skills;
 
 /// Maximum number of uncommitted paths that are named.
 const NAMED: usize = 5;
@@ -93,22 +89,12 @@ impl Sessions<'_> {
 
     /// Ends a session.
     fn end_of(&self, id: &str, end: &End) -> Result<Finished> {
-        self.prepare(id, end, false)?;
+        self.prepare(id, end)?;
         self.finish(id, Then::Stop)
     }
 
-    /// Ends a session of a process that must exit soon.
-    ///
-    /// No git command may take longer than `longest`; one that does is skipped and reported.
-    pub(super) fn end_soon(&self, id: &str, end: &End, longest: Duration) -> Result<Finished> {
-        let hurried = self.project.within(id).hurried(longest);
-        let sessions = Sessions { project: &hurried };
-        sessions.prepare(id, end, true)?;
-        sessions.finish_inside(id, Then::GoOn)
-    }
-
-    /// Stores how a session ends, before any step. `stopped` says that a signal ends it.
-    fn prepare(&self, id: &str, end: &End, stopped: bool) -> Result<()> {
+    /// Stores how a session ends, before any step.
+    fn prepare(&self, id: &str, end: &End) -> Result<()> {
         self.project.check_not_paused()?;
         if let Some(key) = end.key.as_deref().filter(|key| !is_key(key)) {
             return Err(Error::usage(format!("{key:?} is no key of an issue such as SX9-123")));
@@ -117,8 +103,11 @@ impl Sessions<'_> {
         let session = super::active::named_one(&living, id)?;
         let ending = match &session.ending {
             None => {
-                self.check_clean(end)?;
-                Some(Ending { stopped, ..Ending::begun(end, self.project.environment().now().seconds()) })
+                let (dirty, now) = (self.leaves_code(end)?, self.project.environment().now().seconds());
+                // A reason to leave code is checked also where there is none, and then counts for nothing.
+                Ending::begun(end, now).check(self.project, session)?;
+                let leave_dirty = end.leave_dirty.clone().filter(|_| dirty);
+                Some(Ending::begun(&End { leave_dirty, ..end.clone() }, now))
             }
             // An end that was refused for its text continues with the new text.
             Some(kept) => Some(kept.replaced(end, session)).filter(|ending| ending != kept),
@@ -170,16 +159,13 @@ impl Sessions<'_> {
         Ok(finished)
     }
 
-    /// Refuses to leave uncommitted code without a reason.
-    fn check_clean(&self, end: &End) -> Result<()> {
-        let Some(git) = self.git() else { return Ok(()) };
-        if end.leave_dirty.as_deref().is_some_and(|why| !why.trim().is_empty()) {
-            return Ok(());
-        }
+    /// Says whether code stays uncommitted, and refuses that without a reason.
+    fn leaves_code(&self, end: &End) -> Result<bool> {
+        let Some(git) = self.git() else { return Ok(true) };
         let status = git.status()?;
         let dirty: Vec<&str> = status.outside(git.memory()).collect();
-        if dirty.is_empty() {
-            return Ok(());
+        if dirty.is_empty() || end.leave_dirty.as_deref().is_some_and(|why| !why.trim().is_empty()) {
+            return Ok(!dirty.is_empty());
         }
         let more = if dirty.len() > NAMED { format!(" and {} more", dirty.len() - NAMED) } else { String::new() };
         let named = dirty.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
@@ -353,12 +339,12 @@ impl EndContext<'_> {
         if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
-    /// Removes reports of verifications that newer ones replace. A failure is only a warning.
+    /// Removes reports of verifications that a newer one or a checkpoint replaces. A failure is only a warning.
     fn reports(&mut self) {
         if self.is_done(step::COMMIT) {
             return;
         }
-        if let Err(error) = Artifacts::new(self.sessions.project).remove_superseded_reports() {
+        if let Err(error) = remove_superseded_reports(self.sessions.project) {
             self.warnings.push(format!("old reports of verifications stay: {error}"));
         }
     }
@@ -366,7 +352,7 @@ impl EndContext<'_> {
     /// Says whether the session leaves nothing to commit.
     ///
     /// It made no commit, learned nothing, has no text of the caller, and did not change the memory. `false`
-    /// if git cannot tell. With `[git] commits = "with-work"`, uncommitted memory is normal and does not count.
+    /// if git cannot tell.
     fn did_nothing(&self) -> bool {
         let project = self.sessions.project;
         let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());
@@ -379,22 +365,15 @@ impl EndContext<'_> {
             && learned.is_none()
             && matches!(spoke(), Ok(false))
             && commit::commits(project, &self.session) == 0
-            && (project.config().git.commits == CommitMode::WithWork
-                || matches!(commit::is_memory_committed(project, &self.session), Ok(true)))
+            && matches!(commit::is_memory_committed(project, &self.session), Ok(true))
     }
 
     fn event(&mut self) -> Result<()> {
         if self.is_done(step::EVENT) {
             return Ok(());
         }
-        if let Ok(names) = Skills::new(self.sessions.project).not_run(&self.session.id) {
-            let text =
-                |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
-            self.warnings.extend(names.into_iter().map(text));
-        }
         let finished = self.finished(false);
-        let Ending { leave_dirty, stopped, .. } = &self.ending;
-        announce::end(self.sessions.project, &finished, leave_dirty.is_some(), *stopped);
+        announce::end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());
         self.done(step::EVENT, Some(finished.commits.to_string()))
     }
 

@@ -16,9 +16,7 @@ mod crash_tests;
 mod during;
 mod end;
 mod folder;
-mod hold;
 mod record;
-mod run;
 mod start;
 mod wanted;
 
@@ -31,9 +29,7 @@ pub use helmdeck_forge_documents::sessions::id::SessionId;
 use helmdeck_forge_documents::sessions::select;
 pub(crate) use helmdeck_forge_documents::sessions::select::issue_order;
 pub use helmdeck_forge_documents::sessions::select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
-pub use hold::Hold;
-pub use record::{ActiveSessions, CompletedStep, Ending, Holder, LEASE, Session, State};
-pub use run::{How, Outcome, VARIABLE};
+pub use record::{ActiveSessions, CompletedStep, Ending, LEASE, Session, State};
 pub use start::{Probed, Start, Started};
 
 #[cfg(test)]

@@ -1,11 +1,7 @@
 //! The record of an active session, and when it counts as abandoned.
 //!
-//! No process of a session runs between two commands, so a lock alone cannot show that it is active. Two
-//! things do:
-//! - a **lease**: every command of the session renews it; a session whose lease has run out is abandoned;
-//! - a **holder**: while `session run` or a server works for the session it holds a lock of the
-//!   session, which the kernel releases when the process dies, however it dies. A session whose record
-//!   names a holder, and whose lock is free, is abandoned at once.
+//! No process of a session runs between two commands, so a lock cannot show that it is active. A lease does: every
+//! command of the session renews it, and a session whose lease has run out is abandoned.
 
 use std::time::Duration;
 
@@ -71,7 +67,6 @@ impl Document for Session {
             branch: None,
             head: None,
             resumes: None,
-            holder: None,
             steps: Vec::new(),
             ending: None,
             ended_at: None,
@@ -136,9 +131,6 @@ pub struct Session {
     /// The abandoned session that it resumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes: Option<String>,
-    /// The process that currently works for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holder: Option<Holder>,
     /// The completed steps, in order.
     #[serde(default)]
     pub steps: Vec<CompletedStep>,
@@ -183,15 +175,6 @@ impl State {
     }
 }
 
-/// A process that works for a session and holds its lock.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Holder {
-    /// Process id, for display only. The lock tells whether the process is alive.
-    pub pid: u32,
-    /// When it began to hold the lock.
-    pub since: Time,
-}
-
 /// A completed step of a start or an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompletedStep {
@@ -221,9 +204,6 @@ pub struct Ending {
     /// What was learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<Learning>,
-    /// Whether a signal ends it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stopped: bool,
 }
 
 impl Session {
@@ -247,16 +227,8 @@ impl Session {
     }
 
     /// Returns why the session counts as abandoned; `None` while it is active.
-    ///
-    /// `lock_free` says whether its lock is free.
     #[must_use]
-    pub fn given_up(&self, now: Time, lock_free: bool) -> Option<String> {
-        if !lock_free {
-            return None;
-        }
-        if let Some(holder) = &self.holder {
-            return Some(format!("process {} died while it worked for it", holder.pid));
-        }
+    pub fn given_up(&self, now: Time) -> Option<String> {
         if now > self.lease_until {
             return Some(format!("no command of it ran since {}", self.seen_at.seconds()));
         }
@@ -295,27 +267,18 @@ mod tests {
     #[test]
     fn a_session_lives_until_its_lease_runs_out() {
         let mut session = session();
-        assert_eq!(session.given_up(time("2025-12-24T12:00:00Z"), true), None, "equal still lives");
+        assert_eq!(session.given_up(time("2025-12-24T12:00:00Z")), None, "equal still lives");
         let late = time("2025-12-24T12:00:01Z");
-        assert!(session.given_up(late, true).unwrap().contains("2025-12-24T11:00:00Z"));
-        assert_eq!(session.given_up(late, false), None, "somebody works for it");
+        assert!(session.given_up(late).unwrap().contains("2025-12-24T11:00:00Z"));
         session.renew(late, LEASE);
-        assert_eq!(session.given_up(time("2025-12-24T13:00:01Z"), true), None);
-    }
-
-    #[test]
-    fn a_session_whose_holder_died_is_given_up_at_once() {
-        let mut session = session();
-        session.holder = Some(Holder { pid: 7, since: session.started_at });
-        assert_eq!(session.given_up(session.seen_at, false), None);
-        assert!(session.given_up(session.seen_at, true).unwrap().contains("process 7 died"));
+        assert_eq!(session.given_up(time("2025-12-24T13:00:01Z")), None);
     }
 
     #[test]
     fn a_clock_that_was_ahead_does_not_keep_a_session_alive() {
         let session = session();
-        assert_eq!(session.given_up(time("2025-12-24T10:55:00Z"), true), None);
-        assert!(session.given_up(time("2025-12-24T10:54:59Z"), true).is_some());
+        assert_eq!(session.given_up(time("2025-12-24T10:55:00Z")), None);
+        assert!(session.given_up(time("2025-12-24T10:54:59Z")).is_some());
     }
 
     #[test]

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::end::Then;
 use super::record::{Session, State};
-use super::select::{Choice, Inputs, Rule, Unfinished, select_next_task};
+use super::select::{Choice, Inputs, Unfinished, select_next_task};
 use super::{Sessions, announce, checks};
 use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::{Active, Issue};
-use crate::knowledge::KnowledgeFile;
-use crate::layout::{HANDED_OVER, HISTORY, INIT, INIT_COMMAND, session_folder};
+use crate::knowledge::{KnowledgeFile, adopt};
+use crate::layout::{HISTORY, INIT, INIT_COMMAND, session_folder};
 use crate::local;
 use crate::prime::{self, Primed};
 use crate::progress::{ISSUES, STARTED};
@@ -36,7 +36,7 @@ pub struct Start {
     pub bootstrap: bool,
     /// Skip the repeated tests of some passing features.
     pub no_probe: bool,
-    /// Maximum size of the briefing, in estimated tokens; none = as configured, 2,000.
+    /// Maximum size of the briefing, in estimated tokens; none = as configured, 300.
     pub budget: Option<usize>,
 }
 
@@ -134,13 +134,7 @@ impl Sessions<'_> {
         }
         let again = session.state == State::Live;
         let abandoned = self.reap()?;
-        if again && self.is_nameless() {
-            warnings.push(format!(
-                "{} lived already and goes on; if somebody else works in it, give each of you a name (--agent or HELMDECK_FORGE_AGENT) and \
-                 begin beside it (--join)",
-                session.id
-            ));
-        }
+        self.project.files().remove_unfinished()?;
         // From here on, changes belong to this session.
         let inside = self.project.within(&session.id);
         let sessions = crate::sessions::Sessions::new(&inside);
@@ -159,7 +153,7 @@ impl Sessions<'_> {
             }
         }
         let budget = start.budget.unwrap_or_else(|| prime::budget(self.project));
-        let prime = prime::gather(self.project, Some(&on.session), &on.warnings)?.render(budget);
+        let prime = prime::gather(self.project, Some(&on.session), &on.warnings).render(budget);
         let StartContext { session, warnings, probed, recovery, .. } = on;
         Ok(Started { session, again, abandoned, probed, paused, recovery, chosen, warnings, prime })
     }
@@ -174,10 +168,7 @@ impl Sessions<'_> {
         let left: Vec<String> = {
             let _local = self.project.files().lock()?;
             let ends = self.living()?.sessions.into_iter().filter(|session| session.state == State::Ending);
-            let left = ends.filter(|session| {
-                let free = self.is_free(&session.id);
-                session.given_up(who.now, free).is_some() || who.takes(session, free)
-            });
+            let left = ends.filter(|session| session.given_up(who.now).is_some() || who.takes(session));
             left.map(|session| session.id).collect()
         };
         let mut warnings = Vec::new();
@@ -190,12 +181,6 @@ impl Sessions<'_> {
             }
         }
         Ok(warnings)
-    }
-
-    /// Says whether the caller has neither a session nor an agent name, like any other unnamed caller.
-    fn is_nameless(&self) -> bool {
-        let environment = self.project.environment();
-        environment.session.is_none() && environment.agent == crate::environment::AGENT
     }
 }
 
@@ -242,12 +227,14 @@ impl StartContext<'_> {
 
     /// Reads the long-term memory. Damage stops the start: no work may build on an unreadable memory.
     fn long_term(&mut self) -> Result<()> {
-        let files = self.sessions.project.files();
-        if files.load::<KnowledgeFile>()?.is_none() {
-            checks::check_knowledge(self.sessions.project)?;
-            self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
+        let project = self.sessions.project;
+        checks::check_long_term(project)?;
+        if project.files().load::<KnowledgeFile>()?.is_none() {
+            self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE_ENTRIES));
         }
-        self.warnings.extend(checks::read_features(self.sessions.project)?);
+        if self.session.state == State::Starting && project.check_not_paused().is_ok() {
+            self.warnings.extend(adopt::take_over(project)?);
+        }
         if self.session.state == State::Starting {
             self.warnings.extend(checks::merge_driver(self.sessions.project));
         }
@@ -371,7 +358,6 @@ impl StartContext<'_> {
             self.warnings.push(format!("others are not told what is worked on: {error}"));
         }
         self.done(step::FOCUS, Some(choice.reason.clone()))?;
-        self.sessions.project.files().remove(HANDED_OVER)?;
         Ok(Some(choice))
     }
 
@@ -391,15 +377,10 @@ impl StartContext<'_> {
     /// Chooses among what no other session has claimed. The caller holds the common lock.
     fn choose(&self, checked: &Checked) -> Choice {
         let project = self.sessions.project;
-        let mut claimed = self.sessions.claimed();
-        // The session in the left work tree still claims what was handed over.
-        let handed = checked.unfinished.as_ref().filter(|_| self.session.resumes.is_none());
-        for claim in handed.iter().flat_map(|left| [&left.feature_id, &left.linear_issue]).flatten() {
-            claimed.remove(claim);
-        }
+        let claimed = self.sessions.claimed();
         let agent = &project.environment().agent;
         let (regressed, feature) = checked.features.open(agent, &claimed);
-        let choice = select_next_task(&Inputs {
+        select_next_task(&Inputs {
             unfinished: checked.unfinished.as_ref(),
             regressed: regressed.as_ref(),
             issues: &checked.issues,
@@ -407,25 +388,14 @@ impl StartContext<'_> {
             claimed: &claimed,
             agent: project.config().linear.me.as_deref().unwrap_or(agent),
             feature: feature.as_ref(),
-        });
-        match handed {
-            Some(left) if choice.rule == Rule::Abandoned => {
-                Choice { reason: format!("a rollback handed it over from session {}", left.session), ..choice }
-            }
-            _ => choice,
-        }
+        })
     }
 
     /// Returns the unfinished focus of the abandoned session that this one resumes.
     ///
     /// `None` if that session was on another branch, or if its work is done.
     fn unfinished(&self) -> Result<Option<Unfinished>> {
-        let Some(old) = &self.session.resumes else {
-            // A rollback hands over the focus of the work tree that it left.
-            let handed = self.sessions.project.files().read(HANDED_OVER)?;
-            let focus = handed.and_then(|bytes| serde_json::from_slice::<Focus>(&bytes).ok());
-            return Ok(focus.and_then(|focus| unfinished(&focus.session.clone().unwrap_or_default(), focus)));
-        };
+        let Some(old) = &self.session.resumes else { return Ok(None) };
         let folder = self.sessions.folder_of(old)?;
         let record = self.sessions.archived(&folder)?.filter(|record| record.branch == self.session.branch);
         let Some(record) = record else { return Ok(None) };

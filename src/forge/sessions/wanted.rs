@@ -27,7 +27,6 @@ impl Ending {
             leave_dirty,
             key: asked.key.clone(),
             learned: asked.learned.clone(),
-            stopped: false,
         }
     }
 

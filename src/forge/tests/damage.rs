@@ -2,27 +2,25 @@
 
 use std::path::PathBuf;
 
-use crate::artifacts::{Artifacts, Kind, Put};
 use crate::checkpoints::Manifest;
 use crate::config::Config;
 use crate::documents::KINDS;
 use crate::environment::ProjectEnvironment;
 use crate::error::{Error, Result};
 use crate::events::{self, Events};
-use crate::features::FeaturesFile;
+use crate::features::{FeatureEntry, FeaturesFile};
 use crate::files::Document;
 use crate::focus::Focus;
 use crate::git::Branches;
 use crate::health;
 use crate::issues::{Active, Comment, Issue};
-use crate::knowledge::KnowledgeFile;
-use crate::layout::{ARTIFACT_INDEX, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, QUARANTINE};
+use crate::knowledge::{KnowledgeFile, LearningEntry};
+use crate::layout::{CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, QUARANTINE};
 use crate::progress::Progress;
 use crate::project::Project;
-use crate::recovery::{Journal, Paused};
+use crate::recovery::{Acknowledged, Paused};
 use crate::repair;
 use crate::sessions::{ActiveSessions, Session};
-use crate::skills::Skills;
 use crate::subjects::Subject;
 
 /// A type of document.
@@ -61,12 +59,24 @@ const ALL: &[Type] = &[
         Some(include_str!("../../forge_documents/fixtures/features.json"))
     ),
     document!(
+        "learning",
+        LearningEntry,
+        ".forge/memory/long-term/knowledge/a.json",
+        Some("{\"context\": \"c\", \"approach\": \"a\", \"learned_at\": \"2025-12-24T10:00:00Z\"}\n")
+    ),
+    document!(
+        "feature",
+        FeatureEntry,
+        ".forge/memory/long-term/features/A-001-a.json",
+        Some("{\"id\": \"A-001\", \"name\": \"a\", \"status\": \"failing\"}\n")
+    ),
+    document!(
         "checkpoint",
         Manifest,
         ".forge/git/checkpoints/SX9-123-v1.json",
         Some(include_str!("../../forge_documents/fixtures/checkpoint.json"))
     ),
-    document!("recovery", Journal, Journal::PATH, None),
+    document!("recovery", Acknowledged, Acknowledged::PATH, None),
     document!("paused", Paused, Paused::PATH, None),
     document!("focus", Focus, Focus::PATH, Some(include_str!("../fixtures/focus.json"))),
     document!("active", Active, Active::PATH, None),
@@ -247,24 +257,11 @@ fn damaged_lines_are_kept_aside_before_they_go() {
 }
 
 #[test]
-fn a_damaged_index_takes_no_artifact_and_a_damaged_text_no_line() {
-    let put = |place: &Fixture| Artifacts::new(&place.project).put(b"a\n", &Put::new(Kind::Docs, "a.txt")).map(drop);
+fn a_damaged_text_takes_no_line() {
     let log = |place: &Fixture| Progress::new(&place.project).log("Done").map(drop);
-    let sync = |place: &Fixture| {
-        let text = "---\nname: one\ndescription: One.\ntriggers: [\"new\"]\n---\nDo it.\n";
-        Skills::new(&place.project).sync_triggers("one", text).map(drop)
-    };
-    let skill = ".forge/skills/one/skill.toml";
     type Does<'a> = &'a dyn Fn(&Fixture) -> Result<()>;
-    let cases: [(&str, &[u8], Does<'_>); 7] = [
-        (ARTIFACT_INDEX, b"{\"a\":1}\n", &put),
-        (ARTIFACT_INDEX, b"\0\0\0\0\n{}\n", &put),
-        (ARTIFACT_INDEX, b"<<<<<<< ours\n=======\n>>>>>>> theirs\n", &put),
-        (PROGRESS, b"[10:00] a\n\0\0\0", &log),
-        (PROGRESS, b"[10:00] \xff\n", &log),
-        (skill, b"[skill\nname =", &sync),
-        (skill, b"[skill]\nname = \"one\"\nname = \"two\"\n", &sync),
-    ];
+    let cases: [(&str, &[u8], Does<'_>); 2] =
+        [(PROGRESS, b"[10:00] a\n\0\0\0", &log), (PROGRESS, b"[10:00] \xff\n", &log)];
     for (path, bytes, does) in cases {
         let what = String::from_utf8_lossy(bytes);
         let place = Fixture::new();

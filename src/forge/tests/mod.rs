@@ -4,6 +4,7 @@
 //! credentials in every input.
 
 mod damage;
+mod monorepo;
 mod proof;
 mod secret;
 mod together;

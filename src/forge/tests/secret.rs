@@ -8,7 +8,7 @@ use crate::checkpoints::{Checkpoints, Create};
 use crate::environment::ProjectEnvironment;
 use crate::error::Result;
 use crate::events;
-use crate::features::{Add, BlockedBy, Edit, Features, Manual};
+use crate::features::{Add, BlockedBy, Edit, Features};
 use crate::focus::{Focused, SetFocus};
 use crate::git::fixture::Repository;
 use crate::git::{Commits, NewCommit, Origin};
@@ -20,7 +20,6 @@ use crate::recovery::{Ack, Apply, By, Recovery};
 use crate::repair;
 use crate::secrets;
 use crate::sessions::{End, Log, Sessions, Start};
-use crate::skills::{Query, Skills};
 use crate::subjects::Subject;
 
 /// A project in which there is something of everything.
@@ -40,7 +39,7 @@ impl Scene {
         repository.write(crate::layout::CONFIG, "[verify]\ncommands = [\"true\"]\n");
         repository.commit("first");
         let project = Project::open(project.root(), ProjectEnvironment::default()).unwrap().unwrap();
-        let add = |id: &str| Add { id: Some(id.into()), name: "It works".into(), manual: true, ..Add::default() };
+        let add = |id: &str| Add { id: Some(id.into()), name: "It works".into(), ..Add::default() };
         Features::new(&project).add(&add("A-001"), None).unwrap();
         Knowledge::new(&project).add(&learned("context", "approach"), None).unwrap();
         Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap();
@@ -230,15 +229,6 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
     ("feature id", Form, |scene, text| adds(scene, Add { id: Some(text.into()), ..Add::default() })),
     ("feature reason", Secret, |scene, text| edits(scene, &Edit { reason: Some(text.into()), ..Edit::default() })),
     ("feature new name", Secret, |scene, text| edits(scene, &Edit { name: Some(text.into()), ..Edit::default() })),
-    ("feature evidence", Form, |scene, text| {
-        let manual = Manual { evidence: text.into(), by: "Ann".into() };
-        Features::new(&scene.project).manual("A-001", &manual).map(drop)
-    }),
-    ("feature seen by", Secret, |scene, text| {
-        let stored = Artifacts::new(&scene.project).put(b"seen\n", &report("seen.txt")).unwrap();
-        let manual = Manual { evidence: stored.entry.triv.to_string(), by: text.into() };
-        Features::new(&scene.project).manual("A-001", &manual).map(drop)
-    }),
     ("focus task", Secret, |scene, text| focuses(scene, &task(text))),
     ("focus issue", Form, |scene, text| {
         focuses(scene, &SetFocus { linear_issue: Some(text.into()), ..SetFocus::default() })
@@ -331,10 +321,9 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
             Commits::new(&scene.project).create(&new, &Origin::default()).map(drop)
         })
     }),
-    ("recovery tried", Withheld, |scene, text| Recovery::new(&scene.project).tried(false, text).map(drop)),
     ("recovery why", Secret, |scene, text| {
         let checkpoint = Some(Checkpoints::new(&scene.project).create(&Create::default()).unwrap().tag);
-        Recovery::new(&scene.project).apply(&Apply { why: Some(text.into()), checkpoint, ..Apply::default() }).map(drop)
+        Recovery::new(&scene.project).apply(&Apply { why: Some(text.into()), checkpoint }).map(drop)
     }),
     ("recovery ack", Secret, |scene, text| {
         Recovery::new(&scene.project).pause("Somebody must look", None).unwrap();
@@ -347,19 +336,6 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
         Recovery::new(&scene.project).pause(text, None).unwrap();
         Recovery::new(&scene.project).ack(&Ack { reason: "All is well".into(), by: By::Terminal }).map(drop)
     }),
-    ("skill", Secret, |scene, text| {
-        let text = format!("---\nname: one\ndescription: Does it.\n---\nDo it with {text}\n");
-        Skills::new(&scene.project).import(&text).map(drop)
-    }),
-    ("skill description", Secret, |scene, text| {
-        let text = format!("---\nname: two\ndescription: >-\n  Does it with {text}\n---\nDo it.\n");
-        Skills::new(&scene.project).import(&text).map(drop)
-    }),
-    ("skill asked by", Withheld, |scene, text| {
-        let query = Query { text: "implement it".into(), ..Query::default() };
-        Skills::new(&scene.project).ask(&query, text).map(drop)
-    }),
-    ("skill taken up by", Withheld, |scene, text| Skills::new(&scene.project).activate("qa-review", text).map(drop)),
     ("event", Withheld, |scene, text| {
         events::emit(&scene.project, Subject::Learning, text);
         Ok(())

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use helmdeck_events::{Message, Receipt, Sink, SinkError};
 
-use crate::artifacts::{Artifacts, Filter};
 use crate::checkpoints::Manifest;
 use crate::config::Config;
 use crate::documents::KINDS;
@@ -27,13 +26,11 @@ use crate::knowledge::KnowledgeFile;
 use crate::layout::{CONFIG, EVENTS_OUTBOX, EXCEPTIONS};
 use crate::progress::Progress;
 use crate::project::Project;
-use crate::recovery::{Journal, Paused};
+use crate::recovery::{Acknowledged, Paused};
 use crate::repair;
 use crate::sessions::{ActiveSessions, Session};
-use crate::skills::Skills;
 use crate::subjects::Subject;
 use crate::time::Time;
-use crate::triv::{Context, FileName, Triv};
 
 const PROCESSES: usize = 8;
 /// Of each, for each kind of file.
@@ -48,8 +45,6 @@ const SECOND_SESSION: &str = ".forge/memory/short-term/sessions/2025-12-24-sessi
 ///
 /// With git, each event would query it, and that would take most of the time.
 const SETTINGS: &str = "[git]\nenabled = false\n[events]\nuse = \"team\"\n";
-const SKILL: &str = "[skill]\nname = \"one\"\ndescription = \"One.\"\nversion = \"1.0.0\"\n\n[triggers]\nkeywords = []\n\n\
-                     [resources]\ninstructions = \"instructions.md\"\n";
 
 /// A kind of file.
 struct Kind {
@@ -79,7 +74,7 @@ counted!(
     KnowledgeFile,
     FeaturesFile,
     Manifest,
-    Journal,
+    Acknowledged,
     Paused,
     Focus,
     Active,
@@ -140,7 +135,7 @@ const ALL: &[Kind] = &[
     document!("knowledge", KnowledgeFile, KnowledgeFile::PATH),
     document!("features", FeaturesFile, FeaturesFile::PATH),
     document!("checkpoint", Manifest, MANIFEST),
-    document!("recovery", Journal, Journal::PATH),
+    document!("recovery", Acknowledged, Acknowledged::PATH),
     document!("paused", Paused, Paused::PATH),
     document!("focus", Focus, Focus::PATH),
     document!("focus of a second session", Focus, SECOND_FOCUS),
@@ -157,25 +152,6 @@ const ALL: &[Kind] = &[
             let log = Progress::new(project).read().unwrap().unwrap();
             assert_eq!(log.malformed_lines, 0);
             log.entries.iter().map(|entry| &entry.text).collect::<BTreeSet<_>>().len()
-        },
-    },
-    Kind {
-        name: "index.jsonl",
-        change: |project, process, n| {
-            let name = format!("{process}-{n}.txt");
-            let context = Context { kind: "docs", session: "-", agent: "-", key: None, head: None, name: &name };
-            let triv = Triv::new(b"note\n", &context, project.environment().uuid()).unwrap();
-            let line = format!(
-                r#"{{"triv":"{triv}","path":".forge/memory/artifacts/docs/{}","kind":"docs","name":"{name}","media_type":"text/plain","bytes":5,"created_at":"2025-12-24T12:00:00Z"}}"#,
-                FileName::new(triv.sch(), "note.txt", |_| false)
-            );
-            let entry: crate::artifacts::ProjectArtifact = serde_json::from_str(&line).unwrap();
-            in_turn(|| crate::artifacts::append(project, &entry));
-        },
-        count: |project| {
-            let listed = Artifacts::new(project).list(&Filter::default()).unwrap();
-            assert!(listed.bad_lines.is_empty());
-            listed.total
         },
     },
     Kind {
@@ -229,21 +205,8 @@ const ALL: &[Kind] = &[
             usize::try_from((history[30].at.0.as_second() - START) / THREE_DAYS).unwrap()
         },
     },
-    Kind {
-        name: "skill.toml",
-        // A skill has at most 256 keywords.
-        change: |project, process, n| {
-            let text = format!("---\nname: one\ndescription: One.\ntriggers: [\"word {process} {n}\"]\n---\nDo it.\n");
-            in_turn(|| Skills::new(project).sync_triggers(SKILLS[n % SKILLS.len()], &text).map(drop));
-        },
-        count: |project| {
-            let words = Skills::new(project).list().unwrap().into_iter().flat_map(|skill| skill.triggers.keywords);
-            words.collect::<BTreeSet<_>>().len()
-        },
-    },
 ];
 
-const SKILLS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 /// What the first process sent to its server.
 const SENT: &str = ".forge/sent.jsonl";
 const START: i64 = 1_000_000_000;
@@ -294,10 +257,6 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
         write(MANIFEST, include_str!("../../forge_documents/fixtures/checkpoint.json"));
         write(ISSUE, include_str!("../../forge_documents/fixtures/issue.json"));
         write(COMMENT, "{\"id\": \"c\", \"text\": \"t\"}\n");
-        for name in SKILLS {
-            write(&format!(".forge/skills/{name}/skill.toml"), &SKILL.replace("one", name));
-            write(&format!(".forge/skills/{name}/instructions.md"), "Do it.\n");
-        }
     }
     let workers: Vec<_> = (0..PROCESSES).map(|number| start(folder.path(), WORKER, number)).collect();
     for mut worker in workers {
@@ -308,7 +267,8 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
         assert_eq!((kind.count)(&project), PROCESSES * CHANGES, "{}", kind.name);
         assert_eq!(repair::damaged(&project).unwrap(), [""; 0]);
     }
-    for kind in KINDS {
+    // Entries are written with their documents.
+    for kind in KINDS.iter().filter(|kind| !["learning", "feature"].contains(&kind.name)) {
         assert!(ALL.iter().any(|tried| tried.name == kind.name), "{} is not tried", kind.name);
     }
 }

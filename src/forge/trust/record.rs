@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -14,6 +13,7 @@ use super::clone::{Clone, Identity};
 use super::{SETTING, TrustedCommand};
 use crate::error::{Error, Result};
 use crate::project::Project;
+use crate::shared;
 
 /// The largest record that is read, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -124,15 +124,8 @@ fn read(path: &Path) -> Option<Record> {
 }
 
 pub(super) fn write(path: &Path, record: &Record) -> std::io::Result<()> {
-    // Calls of one server write at once.
-    static WRITES: AtomicU64 = AtomicU64::new(0);
-    let number = WRITES.fetch_add(1, Ordering::Relaxed);
     let folder = path.parent().unwrap_or(path);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let name = path.file_name().unwrap_or_default().display();
-    let beside = folder.join(format!(".{}.{number}.{name}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(&serde_json::to_vec_pretty(record)?)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
+    // Its mode is 600.
+    shared::write(path, &serde_json::to_vec_pretty(record)?)
 }

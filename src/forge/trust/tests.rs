@@ -271,7 +271,6 @@ fn every_setting_that_is_not_harmless_asks_again() {
             "recovery.files",
             "recovery.lines",
             "recovery.commits",
-            "recovery.attempts",
             "verify.runner",
             "verify.commands",
             "verify.count_regex",
@@ -279,8 +278,6 @@ fn every_setting_that_is_not_harmless_asks_again() {
             "verify.invariant_timeout_s",
             "git.enabled",
             "git.timeout_s",
-            "git.style",
-            "git.commits",
             "linear.me",
         ];
         let is_table = names.iter().any(|other| other.starts_with(&format!("{name}.")));

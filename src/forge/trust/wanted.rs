@@ -22,8 +22,7 @@ use crate::runner::argv;
 /// that a later version adds. The commands among them are shown as commands.
 const HARMLESS: &[&str] = &[
     "files.max_bytes",
-    "files.scratch_bytes",
-    "files.per_entry",
+    "files.rfc",
     "verify.runner",
     "verify.commands",
     "verify.runners.*.command",
@@ -34,7 +33,6 @@ const HARMLESS: &[&str] = &[
     "recovery.files",
     "recovery.lines",
     "recovery.commits",
-    "recovery.attempts",
     "health.idle_ok",
     "health.regression",
     "health.clean_divergence",
@@ -46,8 +44,6 @@ const HARMLESS: &[&str] = &[
     "artifacts.total_bytes",
     "git.enabled",
     "git.timeout_s",
-    "git.style",
-    "git.commits",
     "linear.me",
 ];
 

@@ -5,12 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Part, Wanted};
 use crate::error::{Error, Result};
-use crate::git::message;
+use crate::git::{Commit, message};
 use crate::project::Project;
 use crate::time::Time;
-
-/// Format of a commit, before its message.
-const FORMAT: &str = "--format=%H%n%ct%n%an%n%B";
 
 /// Commit in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +44,8 @@ pub fn commits(project: &Project, wanted: &Wanted) -> Result<Part<SeenCommit>> {
         return Ok(Part { items: Vec::new(), total: 0, next: None });
     }
     let total = usize::try_from(git.count("HEAD")?).unwrap_or(usize::MAX);
-    let items = log(project, &[&format!("--skip={skip}"), &format!("--max-count={}", wanted.limit), "HEAD"])?;
+    let part = [format!("--skip={skip}"), format!("--max-count={}", wanted.limit)];
+    let items: Vec<_> = git.log_of(&[&part[0], &part[1]], "HEAD", &[])?.into_iter().map(seen).collect();
     let seen = skip.saturating_add(items.len());
     let next = (seen < total && !items.is_empty()).then(|| seen.to_string());
     Ok(Part { items, total, next })
@@ -59,40 +57,21 @@ pub fn commits(project: &Project, wanted: &Wanted) -> Result<Part<SeenCommit>> {
 /// As [`commits`].
 pub fn revisions(project: &Project, paths: &[&str], limit: usize) -> Result<Vec<SeenCommit>> {
     let git = project.git()?;
-    if git.head()?.is_none() {
-        return Ok(Vec::new());
-    }
     let paths: Vec<String> = paths.iter().map(|path| format!(":(top,literal){}", git.in_memory(path))).collect();
-    let limit = format!("--max-count={limit}");
-    let mut args = vec![limit.as_str(), "HEAD", "--"];
-    args.extend(paths.iter().map(String::as_str));
-    log(project, &args)
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let all = git.log_of(&[&format!("--max-count={limit}")], "HEAD", &paths)?;
+    Ok(all.into_iter().map(seen).collect())
 }
 
-fn log(project: &Project, rest: &[&str]) -> Result<Vec<SeenCommit>> {
-    let fixed = ["log", "-z", FORMAT, "--encoding=UTF-8", "--no-mailmap", "--no-notes", "--no-show-signature"];
-    let mut args = fixed.to_vec();
-    args.extend(rest);
-    if !rest.contains(&"--") {
-        args.push("--");
-    }
-    let output = project.git()?.read(&args)?;
-    Ok(output.stdout.split(|byte| *byte == 0).filter_map(parse).collect())
-}
-
-fn parse(record: &[u8]) -> Option<SeenCommit> {
-    let text = String::from_utf8_lossy(record);
-    let mut parts = text.splitn(4, '\n');
-    let (commit, seconds, author) = (parts.next()?, parts.next()?, parts.next()?);
-    let text = parts.next().unwrap_or_default();
-    let parsed = message::parse(text);
+fn seen((commit, text): (Commit, String)) -> SeenCommit {
+    let parsed = message::parse(&text);
     let first = parsed.messages.first();
-    Some(SeenCommit {
-        commit: commit.to_owned(),
-        at: Time(jiff::Timestamp::from_second(seconds.parse().ok()?).ok()?),
-        author: author.to_owned(),
+    SeenCommit {
+        commit: commit.oid.to_string(),
+        at: commit.time.into(),
+        author: commit.author.name,
         subject: text.lines().next().unwrap_or_default().to_owned(),
         issue: first.and_then(|message| message.key()).map(str::to_owned),
         session: first.and_then(|message| message.session()).map(str::to_owned),
-    })
+    }
 }

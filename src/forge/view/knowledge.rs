@@ -1,14 +1,11 @@
 //! Knowledge with its age, now or at an earlier commit.
 
-use std::collections::HashSet;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Part, SeenCommit, Wanted, revisions};
-use crate::error::{Category, Error, Result};
-use crate::files::{Unreadable, decode, newer};
-use crate::knowledge::{Hit, Knowledge, KnowledgeFile, Search};
+use crate::error::{Error, Result};
+use crate::knowledge::{Hit, KnowledgeFile, Search};
 use crate::layout::{KNOWLEDGE, KNOWLEDGE_ENTRIES};
 use crate::project::Project;
 
@@ -25,19 +22,9 @@ pub struct KnowledgeView {
     pub etag: Option<String>,
     /// The entries that match: the best first; without words, the newest first.
     #[serde(flatten)]
-    pub entries: Part<KnowledgeEntryView>,
+    pub entries: Part<Hit>,
     /// The newest commits that changed the knowledge, newest first.
     pub versions: Vec<SeenCommit>,
-}
-
-/// Entry of the knowledge.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KnowledgeEntryView {
-    /// The entry.
-    #[serde(flatten)]
-    pub entry: Hit,
-    /// Whether files that it names have changed since it was learned or confirmed.
-    pub maybe_stale: bool,
 }
 
 /// Returns knowledge, with superseded entries if the search wants them; of an earlier commit with `as_of`.
@@ -56,12 +43,8 @@ pub fn knowledge(project: &Project, search: &Search, as_of: Option<&str>, wanted
             (file, Some(commit), None)
         }
     };
-    // An earlier version says nothing about the files of today; and without git, nothing is known.
-    let drift = if as_of.is_none() { Knowledge::new(project).drift().ok() } else { None };
-    let stale: HashSet<String> = drift.into_iter().flat_map(|drift| drift.maybe_stale).map(|one| one.id).collect();
     let hits = file.map(|file| file.search(&Search { limit: Some(usize::MAX), ..search.clone() }).entries);
-    let entries = Part::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?
-        .try_map(|entry| Ok(KnowledgeEntryView { maybe_stale: stale.contains(&entry.id), entry }))?;
+    let entries = Part::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?;
     let versions = revisions(project, &[KNOWLEDGE, KNOWLEDGE_ENTRIES], VERSIONS).unwrap_or_default();
     Ok(KnowledgeView { as_of, etag: tag, entries, versions })
 }
@@ -71,14 +54,5 @@ fn at(project: &Project, name: &str) -> Result<(Option<KnowledgeFile>, String)> 
     let git = project.git()?;
     let commit =
         git.resolve(name)?.ok_or_else(|| Error::not_found(format!("{name:?} names no commit of this clone")))?;
-    let Some(bytes) = git.document_at(&commit, KNOWLEDGE)? else { return Ok((None, commit.to_string())) };
-    let (file, _) = decode::<KnowledgeFile>(&bytes).map_err(|why| match why {
-        Unreadable::Damaged(damage) => {
-            let message =
-                format!("{KNOWLEDGE} of {name}: line {}, column {}: {}", damage.line, damage.column, damage.what);
-            Error::new(Category::Corrupt, "E_CORRUPT", message).hint("choose another commit")
-        }
-        Unreadable::Newer(version) => newer(KNOWLEDGE, &version),
-    })?;
-    Ok((Some(file), commit.to_string()))
+    Ok((git.document_at(&commit)?, commit.to_string()))
 }

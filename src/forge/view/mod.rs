@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use commits::{SeenCommit, commits, revisions};
 pub use diff::{Diff, diff};
-pub use knowledge::{KnowledgeEntryView, KnowledgeView, knowledge};
+pub use knowledge::{KnowledgeView, knowledge};
 pub use progress::{ProgressView, progress, progress_of};
 pub use tree::{TreeFile, tree};
 
@@ -62,17 +62,5 @@ impl<T> Part<T> {
         let items: Vec<T> = all.into_iter().skip(start).take(wanted.limit).collect();
         let next = items.last().filter(|_| start + items.len() < total).map(&name);
         Ok(Self { items, total, next })
-    }
-
-    /// Changes each item.
-    ///
-    /// # Errors
-    /// The first error of a change.
-    pub fn try_map<U>(self, change: impl FnMut(T) -> Result<U>) -> Result<Part<U>> {
-        Ok(Part {
-            items: self.items.into_iter().map(change).collect::<Result<_>>()?,
-            total: self.total,
-            next: self.next,
-        })
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::files::{FolderEntry, etag};
 use crate::health::MEMORY_COLOURS;
 use crate::issues::Issue;
-use crate::layout::{FEATURES, FORGE, ISSUES, KNOWLEDGE, LOCAL, PROGRESS};
+use crate::layout::{FORGE, ISSUES, LOCAL, PROGRESS};
 use crate::progress::Progress;
 use crate::project::Project;
 use crate::repair::{Damaged, damaged_files};
@@ -63,10 +63,12 @@ pub fn tree(project: &Project, wanted: &Wanted) -> Result<Part<TreeFile>> {
         }
     }
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Part::of(all, wanted, |(path, _)| path.clone())?.try_map(|(path, entry)| {
+    let Part { items, total, next } = Part::of(all, wanted, |(path, _)| path.clone())?;
+    let shown = |(path, entry): (String, FolderEntry)| {
         let damage = damage.remove(&path);
-        Ok(describe(project, path, &entry, damage))
-    })
+        describe(project, path, &entry, damage)
+    };
+    Ok(Part { items: items.into_iter().map(shown).collect(), total, next })
 }
 
 fn gather(project: &Project, folder: &str, all: &mut Vec<(String, FolderEntry)>) -> Result<()> {
@@ -109,11 +111,6 @@ fn folder_of(path: &str) -> Option<(&'static str, &'static str)> {
 
 fn last_entry(project: &Project, path: &str) -> Option<Time> {
     match path {
-        KNOWLEDGE => crate::knowledge::Knowledge::new(project).read().ok()?.fresh_at(),
-        FEATURES => {
-            let file = crate::features::Features::new(project).read().ok()?;
-            file.features.iter().filter_map(|feature| feature.verified_at.max(feature.regressed_at)).max()
-        }
         PROGRESS => Progress::new(project).read().ok()??.entries.last()?.at,
         _ if path.starts_with(ISSUES) => project.files().load_at::<Issue>(path).ok()??.value.updated_at,
         _ => None,
@@ -127,9 +124,9 @@ mod tests {
 
     #[test]
     fn files_have_the_colour_of_their_folder() {
-        assert_eq!(folder_of(KNOWLEDGE), Some(("long-term", "#4CAF50")));
+        assert_eq!(folder_of(crate::layout::KNOWLEDGE), Some(("long-term", "#4CAF50")));
         assert_eq!(folder_of(&format!("{SHORT_TERM}/focus.json")), Some(("short-term", "#2196F3")));
-        assert_eq!(folder_of(&format!("{ARTIFACTS}/index.jsonl")), Some(("artifacts", "#9C27B0")));
+        assert_eq!(folder_of(&format!("{ARTIFACTS}/docs/note.md")), Some(("artifacts", "#9C27B0")));
         assert_eq!(folder_of(".forge/git/branches.json"), Some(("git", "#607D8B")));
         assert_eq!((folder_of(".forge/config.toml"), folder_of(".forge/skills/a/skill.toml")), (None, None));
     }

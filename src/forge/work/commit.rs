@@ -22,8 +22,6 @@ pub struct Short {
     pub key: Option<String>,
     /// What was learned.
     pub learned: Vec<String>,
-    /// The kind of change, for the conventional style.
-    pub kind: Option<String>,
     /// Whether it closes the issue in the tracker when it is merged.
     pub closes: bool,
     /// Files and folders. Default: what is staged, else the changed files of the focus, else all changed files.
@@ -72,13 +70,11 @@ impl Work<'_> {
         let new = NewCommit {
             session_commit: key.is_none(),
             key: key.clone(),
-            kind: short.kind.clone(),
             subject,
             what,
             why: why.clone(),
             learned: short.learned.clone(),
             paths: paths.clone(),
-            forge: true,
             closes: short.closes,
             ..NewCommit::default()
         };
@@ -100,7 +96,7 @@ impl Work<'_> {
     }
 
     /// Returns the files to stage, and the changed files that are left.
-    fn files(&self, named: &[String]) -> Result<(Vec<String>, Vec<String>)> {
+    pub(super) fn files(&self, named: &[String]) -> Result<(Vec<String>, Vec<String>)> {
         let git = self.project.git()?;
         let status = git.status()?;
         let mut changed: Vec<String> =

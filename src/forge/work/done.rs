@@ -1,9 +1,10 @@
 //! `done`: a checkpoint, the issue closed, the session ended.
 
+use helmdeck_core::text::count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Work;
+use super::{Short, Work};
 use crate::checkpoints::{Checkpoints, Create};
 use crate::error::{Category, Error, Result};
 use crate::issues::{Closed, Done as CloseIssue};
@@ -14,7 +15,8 @@ use crate::sessions::{End, Finished as EndedSession, Sessions};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Done {
-    /// What works now: the description of the checkpoint. Default: the title of the issue.
+    /// What was done: the description of the checkpoint, and the subject of the commit of what is not committed. Default: the
+    /// title of the issue.
     pub message: Option<String>,
     /// Why it is done although a criterion is open or a feature does not work.
     pub anyway: Option<String>,
@@ -31,6 +33,8 @@ pub struct Done {
 /// Work that was finished.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Finished {
+    /// The subject of the commit of what was not committed; `null` if everything was.
+    pub committed: Option<String>,
     /// The tag of the checkpoint; `null` without git.
     pub checkpoint: Option<String>,
     /// The issue; `null` without one.
@@ -42,13 +46,14 @@ pub struct Finished {
 }
 
 impl Work<'_> {
-    /// Finishes the work of the focus: makes a checkpoint, closes the issue and ends the session.
+    /// Finishes the work of the focus: commits it, makes a checkpoint, closes the issue and ends the session.
     ///
-    /// What stands in the way is reported before anything is done. After an interruption, the same command resumes.
+    /// What stands in the way, a failing check too, is reported before anything is done. After an interruption, the same command resumes.
     ///
     /// # Errors
     /// `Refused` (`E_CRITERIA`, `E_UNVERIFIED`) for open criteria and features that do not work, unless a reason is
-    /// given; `Refused` (`E_DIRTY`) for code that is not committed; as [`Checkpoints::create`] and [`Sessions::end`].
+    /// given; `Refused` (`E_DIRTY`) for changed files that the commit would leave; as [`Work::commit`],
+    /// [`Checkpoints::create`] and [`Sessions::end`].
     pub fn done(&self, done: &Done) -> Result<Finished> {
         let project = self.project;
         project.check_not_paused()?;
@@ -67,10 +72,10 @@ impl Work<'_> {
             let message = format!("not shown to work: {}", all.join(", "));
             return Err(Error::new(Category::Refused, "E_UNVERIFIED", message)
                 .hint("run its tests; or say why it is done all the same, with --anyway")
-                .next(format!("helmdeck forge features verify {id}")));
+                .next(format!("helmdeck forge verify {id}")));
         }
         let mut warnings = Vec::new();
-        let mut checkpoint = None;
+        let (mut committed, mut checkpoint) = (None, None);
         if project.repository()?.is_some() {
             let message = done.message.clone().or_else(|| issue.as_ref().map(|issue| issue.title.clone()));
             let create = Create {
@@ -83,7 +88,13 @@ impl Work<'_> {
             checkpoint = Some(match self.made_before(create.key.as_deref(), &session.id)? {
                 Some(tag) if done.verify.is_empty() => tag,
                 _ => {
-                    let made = Checkpoints::new(project).create(&create)?;
+                    let checkpoints = Checkpoints::new(project);
+                    let wanted = self.uncommitted(create.message.as_deref())?;
+                    let checked = checkpoints.check(&create)?;
+                    if let Some(short) = wanted {
+                        committed = self.commit(&short)?.commit.message.lines().next().map(str::to_owned);
+                    }
+                    let made = checkpoints.make(&create, checked)?;
                     warnings.extend(made.warnings);
                     made.tag
                 }
@@ -101,7 +112,23 @@ impl Work<'_> {
         };
         let end = End { learned: done.learned.clone(), next: done.next.clone(), key: None, leave_dirty: None };
         let session = Sessions::new(project).end(&end)?;
-        Ok(Finished { checkpoint, issue: closed, session, warnings })
+        Ok(Finished { committed, checkpoint, issue: closed, session, warnings })
+    }
+
+    /// Returns the commit of what is not committed. `None` if everything is.
+    fn uncommitted(&self, what: Option<&str>) -> Result<Option<Short>> {
+        let git = self.project.git()?;
+        if git.status()?.outside(git.memory()).next().is_none() {
+            return Ok(None);
+        }
+        let (_, left) = self.files(&[])?;
+        if let Some(first) = left.first() {
+            let message = format!("{} would not be committed, the first is {first}", count(left.len(), "changed file"));
+            return Err(Error::new(Category::Refused, "E_DIRTY", message)
+                .hint("only what is staged, or else what the focus names, would be: commit in parts, then finish")
+                .next("git status"));
+        }
+        Ok(Some(Short { what: what.unwrap_or("Finish the work").to_owned(), ..Short::default() }))
     }
 
     /// Returns the checkpoint of the clean current commit, if an earlier call made it and was interrupted.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Work;
+use crate::environment::AGENT;
 use crate::error::{Category, Error, Result};
 use crate::features::{Edit, Feature, Features, Status, is_id};
 use crate::focus::{Focus, SetFocus};
@@ -78,6 +79,7 @@ impl Work<'_> {
             // The session belongs to the branch it begins on.
             switched = project.issues().switch(key, &wish)?;
         }
+        let before = self.focus().unwrap_or_default().linear_issue;
         let began = Sessions::new(project).start(&start.session)?;
         let mut started = Started {
             session: began.session.id.clone(),
@@ -95,6 +97,17 @@ impl Work<'_> {
         }
         let inside = project.within(&began.session.id);
         Work::new(&inside).begin(target, &wish, &mut started)?;
+        let environment = project.environment();
+        let is_nameless = environment.session.is_none() && environment.agent == AGENT;
+        if let Some(key) =
+            before.filter(|key| started.again && is_nameless && started.focus.linear_issue.as_ref() != Some(key))
+        {
+            started.warnings.push(format!(
+                "{key} was the focus of {}; if somebody else works on it, give each of you a name (--agent or HELMDECK_FORGE_AGENT) and \
+                 begin beside it (--join)",
+                started.session
+            ));
+        }
         Ok(started)
     }
 

@@ -21,6 +21,8 @@ pub struct Status {
     pub paused: Option<String>,
     /// The caller's session, or else the primary one.
     pub session: Option<Session>,
+    /// All sessions of this work tree, as the next start will see them.
+    pub sessions: Vec<Session>,
     /// The focus.
     pub focus: Focus,
     /// The issue of the focus.
@@ -80,7 +82,7 @@ impl Work<'_> {
             Some(key) => self.issue(key)?,
             None => None,
         };
-        let listed = Features::new(project).list(false)?;
+        let listed = Features::new(project).list()?;
         let feature = focus
             .feature_id
             .as_ref()
@@ -99,6 +101,7 @@ impl Work<'_> {
             paused,
             checkpoint_advised: sessions.advice()?,
             session,
+            sessions: sessions.seen()?.sessions,
             focus,
             issue,
             feature,
@@ -141,6 +144,8 @@ fn next(status: &Status) -> &'static str {
         if is_planned { "helmdeck forge start" } else { "helmdeck forge start \"what you work on\"" }
     } else if dirty && !works {
         "helmdeck forge verify"
+    } else if dirty && status.feature.is_some() {
+        "helmdeck forge done \"what was done\""
     } else if dirty {
         "helmdeck forge commit \"what was done\""
     } else if !works {

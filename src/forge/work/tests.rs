@@ -1,7 +1,9 @@
 use super::*;
+use crate::checkpoints::Checkpoints;
 use crate::features::{Add as AddFeature, Status as FeatureStatus};
 use crate::fixture::Fixture;
 use crate::issues::{Add, BranchOutcome};
+use crate::sessions::Start as StartSession;
 
 /// Settings whose tests need no compiler.
 const QUICK: &str = "[verify]\nrunner = 'sh: grep -q yes tested && echo ran {prefix}'\ncount_regex = '(?m)^ran '\n\
@@ -67,6 +69,41 @@ fn a_feature_is_started_made_and_finished() {
     assert_eq!(fixture.project.issues().read().unwrap().issues, []);
     assert!(Sessions::new(&fixture.project).current().unwrap().is_none());
     assert_eq!(fixture.repository.run(&["status", "--short"]), "", "everything is committed");
+}
+
+#[test]
+fn done_commits_what_is_not_committed() {
+    let fixture = fixture("");
+    let work = Work::new(&fixture.project);
+    let id = feature(&fixture, "Halve a number");
+    fixture.repository.commit("plan");
+    let plan = fixture.repository.run(&["rev-parse", "HEAD"]);
+    work.start(&start(&id)).unwrap();
+    fixture.repository.write("tested", "yes\n");
+    assert!(Features::new(&fixture.project).verify(&id).unwrap().passed);
+    let done = Done { message: Some("Halve numbers".to_owned()), ..Done::default() };
+    let failing = Done { verify: vec!["false".to_owned()], ..done.clone() };
+    assert_eq!(work.done(&failing).unwrap_err().code, "E_CHECK");
+    fixture.repository.run(&["add", "tested"]);
+    fixture.repository.write("rest", "1\n");
+    assert_eq!(work.done(&done).unwrap_err().code, "E_DIRTY", "only what is staged would be committed");
+    std::fs::remove_file(fixture.repository.path().join("rest")).unwrap();
+    assert_eq!(fixture.repository.run(&["rev-parse", "HEAD"]), plan, "nothing was done");
+
+    let finished = work.done(&done).unwrap();
+    assert_eq!(finished.committed.as_deref(), Some("[LOCAL-1] Halve numbers"));
+    assert_eq!(finished.checkpoint.as_deref(), Some("checkpoint/LOCAL-1-v1"));
+    let range = format!("{plan}..");
+    assert_eq!(fixture.repository.run(&["log", "--format=%s", &range]), "[LOCAL-1] Halve numbers");
+    assert_eq!(fixture.repository.run(&["status", "--short"]), "");
+    let files = fixture.repository.run(&["diff", "--name-only", &plan, "HEAD", "--", ".forge"]);
+    assert_eq!(files.lines().count(), 3, "the feature, the summary and the checkpoint: {files}");
+    let listed = Features::new(&fixture.project).list().unwrap();
+    assert_eq!(listed.features[0].standing, crate::features::Standing::Passing);
+    let newest = Checkpoints::new(&fixture.project).newest_usable().unwrap().unwrap();
+    assert_eq!(newest.commit, Some(fixture.repository.run(&["rev-parse", "HEAD"])));
+    let shown = fixture.project.issues().show("LOCAL-1").unwrap().item;
+    assert_eq!(shown.issue.git_refs.unwrap().commits, [fixture.repository.run(&["rev-parse", "HEAD"])]);
 }
 
 #[test]
@@ -178,4 +215,29 @@ fn the_briefing_names_an_issue_that_can_be_started_since() {
     assert!(briefing().contains("focus: none, \"no issue is open"), "{}", briefing());
     fixture.project.issues().add(&Add { title: "One".to_owned(), ..Add::default() }).unwrap();
     assert!(briefing().contains("focus: none, \"LOCAL-1 can be started: helmdeck forge start\""), "{}", briefing());
+}
+
+#[test]
+fn start_beside_another_session_moves_no_branch() {
+    let fixture = fixture("");
+    let first = Work::new(&fixture.project);
+    for title in ["One thing", "Another thing"] {
+        fixture.project.issues().add(&Add { title: title.to_owned(), ..Add::default() }).unwrap();
+    }
+    fixture.repository.commit("plan");
+    let started = first.start(&start("LOCAL-1")).unwrap();
+    let branch = started.branch.unwrap().name;
+    let environment = fixture.project.environment().clone();
+    let environment = crate::ProjectEnvironment { agent: "Axiom".to_owned(), ..environment };
+    let other = crate::Project::open(fixture.project.root(), environment).unwrap().unwrap();
+    let beside = Start { session: StartSession { join: true, ..StartSession::default() }, ..start("LOCAL-2") };
+    let joined = Work::new(&other).start(&beside).unwrap();
+    let stayed = joined.branch.unwrap();
+    assert_eq!(stayed.outcome, BranchOutcome::NotSwitched);
+    assert!(stayed.why.unwrap().contains("works in this work tree"));
+    assert_eq!(joined.issue.unwrap().git_refs.and_then(|refs| refs.branch), None, "that branch does not exist");
+    assert_eq!(fixture.repository.run(&["branch", "--show-current"]), branch);
+    fixture.repository.write("new", "1\n");
+    first.commit(&short("Did it")).unwrap();
+    assert_eq!(fixture.repository.run(&["log", "-1", "--format=%D"]), format!("HEAD -> {branch}"));
 }

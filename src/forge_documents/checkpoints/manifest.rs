@@ -3,6 +3,8 @@
 //! There are two copies: the message of the tag is the source of truth, and a file mirrors it. A file about a commit
 //! cannot be in that commit.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,7 @@ const MARK: &str = "Forge-Manifest:";
 const LONGEST: usize = 1024 * 1024;
 
 /// Manifest of a checkpoint. The RFC defines the members from `tag` to `can_rollback_to`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// The version of this form, like `1.0`. Absent in what the RFC prints, which counts as `1.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,9 +44,12 @@ pub struct Manifest {
     /// The tree of the commit without `.forge/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_tree: Option<String>,
-    /// The id of the patch since the previous checkpoint. A rebase does not change it.
+    /// The id of the patch of the commit, without `.forge/`. A rebase, an amended message and a cherry-pick keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_id: Option<String>,
+    /// The id of the patch of the whole branch, since it left the default branch. A squash keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_patch_id: Option<String>,
     /// The branch on which it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
@@ -54,10 +59,13 @@ pub struct Manifest {
     /// The commands that were run, with their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
+    /// The passes of features on exactly this code. They are evidence, as a report of a verification is.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub passes: BTreeMap<String, FeaturePass>,
     /// How many features there were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features_total: Option<u32>,
-    /// The etag of `knowledge.json`.
+    /// The etag of the knowledge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knowledge_etag: Option<String>,
     /// The tag of the previous checkpoint.
@@ -71,6 +79,16 @@ pub struct Manifest {
     pub other: Members,
 }
 
+/// A pass of a feature's tests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FeaturePass {
+    /// The number of tests that ran.
+    pub executed: u64,
+    /// The objects of the paths that the feature is about; empty if it is about the whole project.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub trees: BTreeMap<String, String>,
+}
+
 /// A command that was run on the commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
@@ -80,9 +98,6 @@ pub struct Check {
     pub exit: Option<i32>,
     /// How long it took, in milliseconds.
     pub ms: u64,
-    /// The artifact that holds its output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub report: Option<String>,
     /// Members this version does not know.
     #[serde(flatten)]
     pub other: Members,
@@ -113,7 +128,7 @@ impl Manifest {
     /// # Errors
     /// What is wrong, in words.
     pub fn validate(&self) -> Result<(), String> {
-        if super::Name::parse(&self.tag).is_none_or(|name| name.tag() != self.tag) {
+        if super::Name::of_tag(&self.tag).is_none() {
             return Err(format!("\"tag\" is {:?}, and should be like \"checkpoint/SX9-123-v1\"", self.tag));
         }
         let hex = self.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -184,8 +199,7 @@ mod tests {
         manifest.commit = "1".repeat(40);
         manifest.tree = Some("2".repeat(40));
         manifest.code_tree = Some("3".repeat(40));
-        manifest.checks =
-            vec![Check { cmd: "cargo test".into(), exit: Some(0), ms: 12, report: None, other: Members::default() }];
+        manifest.checks = vec![Check { cmd: "cargo test".into(), exit: Some(0), ms: 12, other: Members::default() }];
         manifest
     }
 

@@ -66,10 +66,15 @@ impl Name {
         Self::parse(text).ok_or_else(|| Error::usage(format!("{text:?} is no checkpoint: give it like SX9-123-v1")))
     }
 
-    /// Returns its tag, without `refs/tags/`.
+    /// Reads the tag of a checkpoint: what stands before its name, and the name.
+    ///
+    /// The former is `checkpoint/`, with the project's folder if that is below the root of the repository.
     #[must_use]
-    pub fn tag(&self) -> String {
-        format!("{PREFIX}{self}")
+    pub fn of_tag(tag: &str) -> Option<(&str, Self)> {
+        let name = tag.rfind('/')? + 1;
+        let (prefix, name) = tag.split_at(name);
+        let well_formed = prefix.starts_with(PREFIX) && !prefix.contains("//") && prefix.is_ascii();
+        Some((prefix, Self::parse(name).filter(|_| well_formed)?))
     }
 
     /// Returns the path of its manifest, below the root.
@@ -109,7 +114,14 @@ mod tests {
         for text in ["SX9-123-v1", "checkpoint/SX9-123-v1", "refs/tags/checkpoint/SX9-123-v1"] {
             assert_eq!(Name::parse(text), Some(Name { key: "SX9-123".into(), number: 1 }), "{text}");
         }
-        assert_eq!(Name::parse("session-v12").unwrap().tag(), "checkpoint/session-v12");
+        assert_eq!(Name::of_tag("checkpoint/session-v12"), Some(("checkpoint/", Name::parse("session-v12").unwrap())));
+        assert_eq!(
+            Name::of_tag("checkpoint/a/b%20c/A-1-v1"),
+            Some(("checkpoint/a/b%20c/", Name::parse("A-1-v1").unwrap()))
+        );
+        for no in ["A-1-v1", "release/A-1-v1", "checkpoint/../x", "checkpoint//A-1-v1", "checkpoint/a"] {
+            assert_eq!(Name::of_tag(no), None, "{no}");
+        }
         assert_eq!(Name::parse("SX9-123-v1").unwrap().path(), ".forge/git/checkpoints/SX9-123-v1.json");
     }
 

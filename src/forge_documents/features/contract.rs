@@ -1,10 +1,7 @@
 //! Contract of a feature since its checkpoint.
 //!
-//! Name, steps, tests and test files must not be weakened silently.
+//! Name, steps and tests must not be weakened silently.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +32,6 @@ pub enum Change {
     Renamed,
     /// Its steps changed.
     StepsChanged,
-    /// A person's confirmation now replaces the tests.
-    MadeManual,
 }
 
 impl std::fmt::Display for Difference {
@@ -47,7 +42,6 @@ impl std::fmt::Display for Difference {
             Change::TestsShrunk => write!(f, "{id} lost the tests {before}"),
             Change::Renamed => write!(f, "{id} was called {before:?}, and is {after:?}"),
             Change::StepsChanged => write!(f, "the steps of {id} were {before}, and are {after}"),
-            Change::MadeManual => write!(f, "{id} needed tests, and now needs a person's word"),
         }
     }
 }
@@ -75,92 +69,8 @@ pub fn differences(agreed: &FeaturesFile, now: &FeaturesFile) -> Vec<Difference>
         if !steps(before).is_empty() && steps(before) != steps(after) {
             add(Change::StepsChanged, steps(before).join("; "), steps(after).join("; "));
         }
-        if after.manual == Some(true) && before.manual != Some(true) && !before.tests().is_empty() {
-            add(Change::MadeManual, before.tests().join(", "), String::new());
-        }
     }
     all
-}
-
-/// A file with tests that shows less than it did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Weakened {
-    /// The file.
-    pub path: String,
-    /// How many tests it had.
-    pub tests_before: usize,
-    /// How many it has.
-    pub tests_after: usize,
-    /// How many of them were not run.
-    pub ignored_before: usize,
-    /// How many are not.
-    pub ignored_after: usize,
-}
-
-/// Returns how a test file was weakened: fewer tests, or more ignored ones.
-///
-/// A missing file has no tests.
-pub fn weakened(path: &str, before: &str, after: &str) -> Option<Weakened> {
-    let (tests_before, ignored_before) = count(path, before)?;
-    let (tests_after, ignored_after) = count(path, after)?;
-    (tests_after < tests_before || ignored_after > ignored_before).then(|| Weakened {
-        path: path.to_owned(),
-        tests_before,
-        tests_after,
-        ignored_before,
-        ignored_after,
-    })
-}
-
-/// Says whether tests are counted in files of this name.
-pub fn has_tests(path: &str) -> bool {
-    patterns(path).is_some()
-}
-
-struct Patterns {
-    test: Option<Regex>,
-    ignored: Option<Regex>,
-}
-
-/// Returns what begins a test in a file, and what leaves one out.
-fn patterns(path: &str) -> Option<&'static Patterns> {
-    fn both(test: &str, ignored: &str) -> Patterns {
-        Patterns { test: Regex::new(test).ok(), ignored: Regex::new(ignored).ok() }
-    }
-    static RUST: LazyLock<Patterns> = LazyLock::new(|| {
-        both(
-            r"(?m)^\s*#\[(?:\w+::)*(?:test|rstest|test_case|proptest)(?:\(|\]|\s)",
-            r"(?m)^\s*#\[(?:ignore\b|cfg_attr\([^\]]*\bignore\b)",
-        )
-    });
-    static PYTHON: LazyLock<Patterns> = LazyLock::new(|| {
-        both(
-            r"(?m)^\s*(?:async\s+)?def\s+test\w*\s*\(",
-            r"(?m)^\s*@(?:pytest\.mark\.(?:skip|skipif|xfail)|unittest\.(?:skip\w*|expectedFailure))\b",
-        )
-    });
-    static GO: LazyLock<Patterns> =
-        LazyLock::new(|| both(r"(?m)^func\s+(?:Test|Fuzz|Example)\w*\s*\(", r"(?m)\bt\.Skip(?:f|Now)?\("));
-    static SCRIPT: LazyLock<Patterns> = LazyLock::new(|| {
-        both(
-            r"(?m)^\s*(?:it|test)(?:\.\w+)*\s*\(",
-            r"(?m)^\s*(?:(?:it|test|describe)(?:\.\w+)*\.(?:skip|todo|only)|xit|xtest|xdescribe)\s*\(",
-        )
-    });
-    match path.rsplit_once('.')?.1 {
-        "rs" => Some(&RUST),
-        "py" => Some(&PYTHON),
-        "go" => Some(&GO),
-        "js" | "mjs" | "cjs" | "jsx" | "ts" | "mts" | "cts" | "tsx" => Some(&SCRIPT),
-        _ => None,
-    }
-}
-
-/// Returns how many tests a file has, and how many of them are left out.
-fn count(path: &str, text: &str) -> Option<(usize, usize)> {
-    let patterns = patterns(path)?;
-    let number = |pattern: &Option<Regex>| pattern.as_ref().map_or(0, |pattern| pattern.find_iter(text).count());
-    Some((number(&patterns.test), number(&patterns.ignored)))
 }
 
 #[cfg(test)]
@@ -187,7 +97,6 @@ mod tests {
         assert_eq!(changes(|file| file.features[0].tests = Some(vec!["x".into()])), [Change::TestsShrunk]);
         assert_eq!(changes(|file| file.features[1].name.push('!')), [Change::Renamed]);
         assert_eq!(changes(|file| drop(file.features[0].steps.take())), [Change::StepsChanged]);
-        assert_eq!(changes(|file| file.features[0].manual = Some(true)), [Change::MadeManual]);
     }
 
     #[test]
@@ -200,27 +109,5 @@ mod tests {
             file.features[1].status = super::super::file::Status::Failing;
         });
         assert_eq!(none, []);
-    }
-
-    #[test]
-    fn fewer_tests_and_more_left_out_ones_weaken_a_file() {
-        let rust = "#[test]\nfn a() {}\n    #[tokio::test(flavor = \"x\")]\nasync fn b() {}\n// #[test]\n";
-        let weak = weakened("src/a.rs", rust, "#[test]\nfn a() {}\n").unwrap();
-        assert_eq!((weak.tests_before, weak.tests_after), (2, 1));
-        let ignored = rust.replacen("fn a", "#[ignore = \"later\"]\nfn a", 1);
-        assert_eq!(weakened("src/a.rs", rust, &ignored).unwrap().ignored_after, 1);
-        assert_eq!(weakened("src/a.rs", &ignored, rust), None);
-        assert_eq!(weakened("src/a.rs", rust, rust), None);
-        assert_eq!(weakened("src/a.rs", rust, "").unwrap().tests_after, 0, "it is gone");
-        for (path, text, worse) in [
-            ("t/test_a.py", "def test_a():\n  pass\n", "@pytest.mark.skip\ndef test_a():\n  pass\n"),
-            ("a_test.go", "func TestA(t *testing.T) {\n}\n", "func TestA(t *testing.T) {\n\tt.Skip(\"x\")\n}\n"),
-            ("a.test.ts", "it('a', () => {})\ntest('b')\n", "it.skip('a', () => {})\ntest('b')\n"),
-            ("a.test.ts", "it('a', () => {})\ntest('b')\n", "it('a', () => {})\n"),
-        ] {
-            assert!(weakened(path, text, worse).is_some(), "{path}");
-            assert_eq!(weakened(path, text, text), None, "{path}");
-        }
-        assert_eq!(weakened("README.md", rust, ""), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Types and rules of `features.json`.
+//! Types and rules of features.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -52,6 +52,9 @@ pub struct Feature {
     /// Which tests show that it works, one pattern each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<Vec<String>>,
+    /// The files and folders that it is about. Without them it is about the packages of its tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<String>>,
     /// When it was last seen to work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_at: Option<Time>,
@@ -73,9 +76,6 @@ pub struct Feature {
     /// The tree, without `.forge/`, in which it was last seen to work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_code_tree: Option<String>,
-    /// The person who confirmed that it works, if a person did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verified_by: Option<String>,
     /// When it was found that it no longer works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_at: Option<Time>,
@@ -84,15 +84,15 @@ pub struct Feature {
     /// A merge with a branch that knows only the failure compares this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_before: Option<Time>,
-    /// Whether a person must see that it works, since no test can.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub manual: Option<bool>,
     /// The reason for its status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The agent that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Its place among all features, if that is not the order of their ids. Those without a place come last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<u32>,
     /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
@@ -193,6 +193,7 @@ impl Feature {
             name: name.into(),
             status: Status::NotImplemented,
             tests: None,
+            paths: None,
             verified_at: None,
             blocked_by: None,
             category: None,
@@ -200,12 +201,11 @@ impl Feature {
             evidence: None,
             verified_commit: None,
             verified_code_tree: None,
-            verified_by: None,
             regressed_at: None,
             regressed_before: None,
-            manual: None,
             reason: None,
             agent: None,
+            place: None,
             other: Members::default(),
         }
     }
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn everything_optional_and_everything_unknown_is_kept() {
-        let text = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","tests":[],"verified_at":"2025-12-24T11:30:00Z","blocked_by":["B-002"],"category":"c","steps":["s"],"evidence":"triv:abc_def_ghi","verified_commit":"abc","verified_code_tree":"def","verified_by":"Ada","regressed_at":"2025-12-24T11:30:00Z","manual":false,"reason":"r","agent":"Forge","z":[1],"y":null},{"id":"B-002","name":"m","status":"deferred","blocked_by":"the weather"}],"retired":["A-009"],"amendments":[{"at":"2025-12-24T11:30:00Z","by":"Ada","reason":"r","changes":["c"],"z":1}],"z":{}}"#;
+        let text = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","tests":[],"verified_at":"2025-12-24T11:30:00Z","blocked_by":["B-002"],"category":"c","steps":["s"],"evidence":"triv:abc_def_ghi","verified_commit":"abc","verified_code_tree":"def","regressed_at":"2025-12-24T11:30:00Z","reason":"r","agent":"Forge","z":[1],"y":null},{"id":"B-002","name":"m","status":"deferred","blocked_by":"the weather"}],"retired":["A-009"],"amendments":[{"at":"2025-12-24T11:30:00Z","by":"Ada","reason":"r","changes":["c"],"z":1}],"z":{}}"#;
         let file: FeaturesFile = serde_json::from_str(text).unwrap();
         file.validate().unwrap();
         assert_eq!(serde_json::to_string(&file).unwrap(), text);

@@ -14,9 +14,9 @@ use super::file::{Feature, FeaturesFile, Status, is_id};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It works: there is evidence, and the code is the same.
+    /// It works: there is evidence, and the code that it is about is the same.
     Passing,
-    /// There is evidence that it worked, but the code has changed since.
+    /// There is evidence that it worked, but the code that it is about has changed since.
     ///
     /// It counts as passing; verify it again.
     PassingStale,
@@ -77,19 +77,28 @@ pub struct Counts {
     pub regressed: usize,
 }
 
+impl fmt::Display for Counts {
+    /// Writes it for people: `12 of 14 pass, 3 of them on older code`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} pass", self.passing, self.counted)?;
+        if self.stale > 0 {
+            write!(f, ", {} of them on older code", self.stale)?;
+        }
+        Ok(())
+    }
+}
+
 /// State of the project by which a pass is judged.
 pub struct StatusInputs<'a> {
-    /// The current code tree, without `.forge/`; none without git.
-    pub code_tree: Option<&'a str>,
     /// Says whether the evidence of a feature exists and belongs to that feature.
     pub shows: &'a dyn Fn(&Feature) -> bool,
-    /// Says whether the tests of a feature are unchanged since it was verified.
-    pub same_tests: &'a dyn Fn(&Feature) -> bool,
+    /// Says whether the code that a feature is about is the code that was verified. Yes without git.
+    pub is_same: &'a dyn Fn(&Feature) -> bool,
 }
 
 impl std::fmt::Debug for StatusInputs<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StatusInputs").field("code_tree", &self.code_tree).finish_non_exhaustive()
+        f.debug_struct("StatusInputs").finish_non_exhaustive()
     }
 }
 
@@ -105,15 +114,9 @@ impl Feature {
             Status::Deferred => Standing::Deferred,
             Status::Passing => {
                 let shown = self.evidence.is_some() && (status_inputs.shows)(self);
-                let seen = self.manual != Some(true) || self.verified_by.is_some();
-                let same = match (status_inputs.code_tree, &self.verified_code_tree) {
-                    (None, _) => true,
-                    (Some(now), Some(then)) => now == then,
-                    (Some(_), None) => false,
-                };
-                if !(shown && seen && self.verified_at.is_some()) {
+                if !(shown && self.verified_at.is_some()) {
                     Standing::UnverifiedPass
-                } else if same || (status_inputs.same_tests)(self) {
+                } else if (status_inputs.is_same)(self) {
                     Standing::Passing
                 } else {
                     Standing::PassingStale
@@ -188,9 +191,7 @@ impl FeaturesFile {
             .features
             .iter()
             .zip(standings)
-            .filter(|(feature, standing)| {
-                standing.counts() && feature.manual != Some(true) && !feature.tests().is_empty()
-            })
+            .filter(|(feature, standing)| standing.counts() && !feature.tests().is_empty())
             .map(|(feature, _)| feature)
             .collect();
         all.sort_by_key(|feature| feature.verified_at);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     fn standings(file: &FeaturesFile) -> Vec<Standing> {
-        judged(file, &StatusInputs { code_tree: Some("tree"), shows: &|_| true, same_tests: &|_| false })
+        judged(file, &StatusInputs { shows: &|_| true, is_same: &|_| true })
     }
 
     fn next(file: &FeaturesFile) -> Option<(&str, Next)> {
@@ -255,27 +256,18 @@ mod tests {
         assert_eq!((counts.passing, counts.counted, counts.unverified), (0, 2, 1));
         let file = file(&[("A-001", Status::Passing)]);
         assert_eq!(standings(&file), [Standing::Passing]);
-        let status_inputs = StatusInputs { code_tree: Some("tree"), shows: &|_| false, same_tests: &|_| true };
+        let status_inputs = StatusInputs { shows: &|_| false, is_same: &|_| true };
         assert_eq!(judged(&file, &status_inputs), [Standing::UnverifiedPass], "its evidence is gone");
-        let mut manual = file;
-        manual.features[0].manual = Some(true);
-        assert_eq!(standings(&manual), [Standing::UnverifiedPass], "nobody says who saw it");
-        manual.features[0].verified_by = Some("Ada".into());
-        assert_eq!(standings(&manual), [Standing::Passing]);
     }
 
     #[test]
     fn a_pass_of_other_code_is_stale_and_counts() {
         let file = file(&[("A-001", Status::Passing), ("A-002", Status::Deferred)]);
-        let mut status_inputs = StatusInputs { code_tree: Some("other"), shows: &|_| true, same_tests: &|_| false };
+        let status_inputs = StatusInputs { shows: &|_| true, is_same: &|_| false };
         assert_eq!(judged(&file, &status_inputs), [Standing::PassingStale, Standing::Deferred]);
         let counts = FeaturesFile::counts(&judged(&file, &status_inputs));
         assert_eq!((counts.passing, counts.stale, counts.counted, counts.total), (1, 1, 1, 2));
-        status_inputs.same_tests = &|_| true;
-        assert_eq!(judged(&file, &status_inputs)[0], Standing::Passing, "its tests are the same");
-        status_inputs.code_tree = None;
-        status_inputs.same_tests = &|_| false;
-        assert_eq!(judged(&file, &status_inputs)[0], Standing::Passing, "without git nothing can be said");
+        assert_eq!(counts.to_string(), "1 of 1 pass, 1 of them on older code");
     }
 
     #[test]

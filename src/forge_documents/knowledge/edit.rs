@@ -116,20 +116,6 @@ pub struct Superseded {
     pub by: Added,
 }
 
-/// Inserts a new entry after the one with the next smaller id. Other entries keep their order.
-///
-/// Ids are hashes, so additions in two clones are rarely next to each other, and git merges them without the merge
-/// driver.
-fn insert<T>(entries: &mut Vec<T>, entry: T, id: impl Fn(&T) -> Option<&str>) {
-    let own = id(&entry);
-    let before = entries.iter().enumerate().filter(|(_, one)| id(one).is_some_and(|one| Some(one) < own));
-    let at = match before.max_by_key(|(_, one)| id(one)) {
-        Some((before, _)) => before + 1,
-        None => entries.iter().position(|one| id(one).is_some()).unwrap_or(entries.len()),
-    };
-    entries.insert(at, entry);
-}
-
 impl KnowledgeFile {
     /// Adds a learning. An entry that exists already is counted once more and confirmed.
     pub fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
@@ -172,20 +158,17 @@ impl KnowledgeFile {
         let (learned_at, other) = (now, Members::default());
         match what {
             What::Successful { context, approach } => {
-                let entry = Successful { context, approach, learned_at, trace, other };
-                insert(&mut self.patterns.successful, entry, |entry| entry.trace.id.as_deref());
+                self.patterns.successful.push(Successful { context, approach, learned_at, trace, other });
             }
             What::Failed { context, issue, resolution } => {
-                let entry = Failed { context, issue, resolution, learned_at, trace, other };
-                insert(&mut self.patterns.failed, entry, |entry| entry.trace.id.as_deref());
+                self.patterns.failed.push(Failed { context, issue, resolution, learned_at, trace, other });
             }
             What::Decision { context, decision, rationale } => {
-                let entry = Decision { context, decision, rationale, learned_at, trace, other };
-                insert(&mut self.decisions, entry, |entry| entry.trace.id.as_deref());
+                self.decisions.push(Decision { context, decision, rationale, learned_at, trace, other });
             }
             What::Invariant { text, check, severity } => {
-                let entry = Invariant::Full(Box::new(FullInvariant { text, check, severity, trace, other }));
-                insert(&mut self.invariants, entry, |entry| entry.trace().and_then(|trace| trace.id.as_deref()));
+                let full = FullInvariant { text, check, severity, trace, other };
+                self.invariants.push(Invariant::Full(Box::new(full)));
             }
         }
         Ok(Added { id, kind, new: true, seen: 1, superseded_by: None })

@@ -1,4 +1,4 @@
-//! Types and rules of `knowledge.json`.
+//! Types and rules of knowledge.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -266,6 +266,50 @@ impl<'a> KnowledgeEntry<'a> {
     }
 }
 
+impl<'a> From<&'a Successful> for KnowledgeEntry<'a> {
+    fn from(entry: &'a Successful) -> Self {
+        Self {
+            kind: Kind::Successful,
+            texts: [("context", &entry.context), ("approach", &entry.approach), ("", "")],
+            learned_at: Some(entry.learned_at),
+            trace: &entry.trace,
+        }
+    }
+}
+
+impl<'a> From<&'a Failed> for KnowledgeEntry<'a> {
+    fn from(entry: &'a Failed) -> Self {
+        Self {
+            kind: Kind::Failed,
+            texts: [("context", &entry.context), ("issue", &entry.issue), ("resolution", &entry.resolution)],
+            learned_at: Some(entry.learned_at),
+            trace: &entry.trace,
+        }
+    }
+}
+
+impl<'a> From<&'a Decision> for KnowledgeEntry<'a> {
+    fn from(entry: &'a Decision) -> Self {
+        Self {
+            kind: Kind::Decision,
+            texts: [("context", &entry.context), ("decision", &entry.decision), ("rationale", &entry.rationale)],
+            learned_at: Some(entry.learned_at),
+            trace: &entry.trace,
+        }
+    }
+}
+
+impl<'a> From<&'a FullInvariant> for KnowledgeEntry<'a> {
+    fn from(entry: &'a FullInvariant) -> Self {
+        Self {
+            kind: Kind::Invariant,
+            texts: [("text", &entry.text), ("", ""), ("", "")],
+            learned_at: None,
+            trace: &entry.trace,
+        }
+    }
+}
+
 static NO_TRACE: Trace = Trace {
     id: None,
     session: None,
@@ -280,29 +324,17 @@ static NO_TRACE: Trace = Trace {
 impl KnowledgeFile {
     /// Returns every entry, in the order of the file: what works, what does not, decisions, invariants.
     pub fn entries(&self) -> impl Iterator<Item = KnowledgeEntry<'_>> {
-        let successful = self.patterns.successful.iter().map(|entry| KnowledgeEntry {
-            kind: Kind::Successful,
-            texts: [("context", &entry.context), ("approach", &entry.approach), ("", "")],
-            learned_at: Some(entry.learned_at),
-            trace: &entry.trace,
-        });
-        let failed = self.patterns.failed.iter().map(|entry| KnowledgeEntry {
-            kind: Kind::Failed,
-            texts: [("context", &entry.context), ("issue", &entry.issue), ("resolution", &entry.resolution)],
-            learned_at: Some(entry.learned_at),
-            trace: &entry.trace,
-        });
-        let decisions = self.decisions.iter().map(|entry| KnowledgeEntry {
-            kind: Kind::Decision,
-            texts: [("context", &entry.context), ("decision", &entry.decision), ("rationale", &entry.rationale)],
-            learned_at: Some(entry.learned_at),
-            trace: &entry.trace,
-        });
-        let invariants = self.invariants.iter().map(|entry| KnowledgeEntry {
-            kind: Kind::Invariant,
-            texts: [("text", entry.text()), ("", ""), ("", "")],
-            learned_at: None,
-            trace: entry.trace().unwrap_or(&NO_TRACE),
+        let successful = self.patterns.successful.iter().map(KnowledgeEntry::from);
+        let failed = self.patterns.failed.iter().map(KnowledgeEntry::from);
+        let decisions = self.decisions.iter().map(KnowledgeEntry::from);
+        let invariants = self.invariants.iter().map(|entry| match entry {
+            Invariant::Full(full) => full.as_ref().into(),
+            Invariant::Text(text) => KnowledgeEntry {
+                kind: Kind::Invariant,
+                texts: [("text", text), ("", ""), ("", "")],
+                learned_at: None,
+                trace: &NO_TRACE,
+            },
         });
         successful.chain(failed).chain(decisions).chain(invariants)
     }

@@ -128,7 +128,7 @@ fn changed(issue: &Members) -> Vec<String> {
     items(remote(issue).and_then(|remote| remote.0.get(CHANGED))).iter().filter_map(name).collect()
 }
 
-fn items(value: Option<&Json>) -> &[Json] {
+pub(super) fn items(value: Option<&Json>) -> &[Json] {
     match value {
         Some(Json::Array(items)) => items,
         _ => &[],
@@ -143,10 +143,10 @@ fn time(value: &Json) -> Option<Time> {
 }
 
 /// Merges two lists by the names of their elements. An element that one side removed and the other changed stays.
-fn list(base: &[Json], ours: &[Json], theirs: &[Json]) -> Vec<Json> {
-    let find = |all: &'_ [Json], name: &Option<String>| all.iter().position(|item| name_of(item) == *name);
+pub(super) fn list(base: &[Json], ours: &[Json], theirs: &[Json]) -> Vec<Json> {
+    let find = |all: &'_ [Json], name: &str| all.iter().position(|item| name_of(item) == *name);
     let mut merged: Vec<Json> = Vec::with_capacity(ours.len() + theirs.len());
-    let mut seen: Vec<Option<String>> = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
     for our in ours {
         let name = name_of(our);
         let was = find(base, &name).and_then(|at| base.get(at));

@@ -1,22 +1,20 @@
-//! Three-way merge of a document.
+//! Three-way merge of an entry.
 
 use std::collections::BTreeSet;
 
-use super::apart::{apart, feature, retired};
-use super::issue::Sides;
-use super::links::settle;
-use crate::features::FeaturesFile;
+use super::issue::{self, Sides};
+use crate::features::FeatureEntry;
 use crate::issues::Issue;
-use crate::knowledge::{KnowledgeFile, id_of};
+use crate::knowledge::{LearningEntry, id_of};
 use helmdeck_forge_files::files::{Document, Unreadable, decode};
 use helmdeck_forge_files::json::{self, Json, Members};
-use helmdeck_forge_files::layout::{FEATURES, ISSUES, KNOWLEDGE};
+use helmdeck_forge_files::layout::{FEATURES_ENTRIES, ISSUES, KNOWLEDGE_ENTRIES};
 use helmdeck_forge_files::time::Time;
 
 /// Members that belong together: by whom, when and where a feature was verified.
 ///
 /// They all come from one side.
-const SEEN: [&str; 5] = ["evidence", "verified_at", "verified_commit", "verified_code_tree", "verified_by"];
+const SEEN: [&str; 4] = ["evidence", "verified_at", "verified_commit", "verified_code_tree"];
 /// Members about the status of a feature. They come from one side too, if that side knows more.
 const OF_STATUS: [&str; 4] = ["status", "regressed_at", "regressed_before", "reason"];
 /// Maximum depth of nested values.
@@ -51,23 +49,17 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
         check(bytes).map_err(|why| format!("{whose} is damaged: {why}"))?;
         serde_json::from_slice(bytes).map_err(|error| format!("{whose} is damaged: {error}"))
     };
-    let (our, mut their) = match (read(ours, "ours"), read(theirs, "theirs")) {
+    let (our, their) = match (read(ours, "ours"), read(theirs, "theirs")) {
         (Ok(our), Ok(their)) => (our, their),
         (Err(why), _) | (_, Err(why)) => return all_of(ours, vec![why]),
     };
+    if is_removed(&our) != is_removed(&their) {
+        return all_of(ours, vec!["one side removed it, and the other changed it".to_owned()]);
+    }
     // Without a common ancestor, everything is new on both sides: that loses nothing.
     let base: Option<Json> = serde_json::from_slice(base).ok();
     let mut conflicts = Vec::new();
-    if names(path, FEATURES) {
-        conflicts = apart(base.as_ref(), &our, &mut their);
-    }
-    let mut merged = value(base.as_ref(), &our, &their, JsonPath { path: "", depth: 0, newer: None }, &mut conflicts);
-    if names(path, FEATURES) {
-        take_removed(&mut merged, base.as_ref(), &our, &their);
-    }
-    if names(path, KNOWLEDGE) {
-        settle(&mut merged, &our, &their);
-    }
+    let merged = value(base.as_ref(), &our, &their, JsonPath { path: "", depth: 0, newer: None }, &mut conflicts);
     let bytes = print(path, &merged).unwrap_or_default();
     match check(&bytes) {
         Ok(()) => Merged { bytes, conflicts },
@@ -78,51 +70,30 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     }
 }
 
-/// Joins two documents that have no common ancestor. Where they differ, the newer entry counts, or else ours.
-pub(crate) fn union(path: &str, ours: &Json, theirs: &Json) -> Json {
-    let place = JsonPath { path: "", depth: 0, newer: None };
-    let mut merged = value(None, ours, theirs, place, &mut Vec::new());
-    if names(path, KNOWLEDGE) {
-        settle(&mut merged, ours, theirs);
-    }
-    merged
+/// Joins two versions of an entry that have no common ancestor. Where they differ, the newer one counts, or else ours.
+pub(crate) fn union(ours: &Json, theirs: &Json) -> Json {
+    value(None, ours, theirs, JsonPath { path: "", depth: 0, newer: None }, &mut Vec::new())
 }
 
-/// Says whether a path, as git names it, is that of a document.
+/// Says whether an entry is all that is left of a feature that was removed.
+fn is_removed(entry: &Json) -> bool {
+    matches!(entry, Json::Object(members) if members.0.contains_key("retired"))
+}
+
+/// Says whether a path, as git names it, is that of a file of a folder.
 ///
 /// The memory may be below the root of the repository.
-fn names(path: &str, document: &str) -> bool {
-    path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
-}
-
-/// Says whether a path is that of an issue's own file.
-fn is_issue(path: &str) -> bool {
-    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    folder.strip_suffix(ISSUES).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+fn is_in(path: &str, folder: &str) -> bool {
+    let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    parent.strip_suffix(folder).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
 fn print(path: &str, merged: &Json) -> Result<Vec<u8>, serde_json::Error> {
-    if !is_issue(path) {
+    if !is_in(path, ISSUES) {
         return json::print(merged);
     }
     let issue: Issue = serde_json::from_slice(&serde_json::to_vec(merged)?)?;
     issue.print()
-}
-
-/// Removes the features that one side retired and the other did not change.
-///
-/// A feature that the other side changed stays, and is a conflict.
-fn take_removed(merged: &mut Json, base: Option<&Json>, ours: &Json, theirs: &Json) {
-    let removed = |here: &Json, there: &Json, id: &str| {
-        let gone = retired(here).any(|retired| retired == id);
-        gone && feature(here, id).is_none() && base.is_some_and(|base| feature(base, id) == feature(there, id))
-    };
-    if let Json::Object(members) = merged
-        && let Some(Json::Array(features)) = members.0.get_mut("features")
-    {
-        features
-            .retain(|item| name_of(item).is_none_or(|id| !removed(ours, theirs, &id) && !removed(theirs, ours, &id)));
-    }
 }
 
 fn check(path: &str, bytes: &[u8]) -> Result<(), String> {
@@ -135,9 +106,9 @@ fn check(path: &str, bytes: &[u8]) -> Result<(), String> {
         }
     }
     match path {
-        _ if names(path, KNOWLEDGE) => typed::<KnowledgeFile>(bytes),
-        _ if names(path, FEATURES) => typed::<FeaturesFile>(bytes),
-        _ if is_issue(path) => typed::<Issue>(bytes),
+        _ if is_in(path, KNOWLEDGE_ENTRIES) => typed::<LearningEntry>(bytes),
+        _ if is_in(path, FEATURES_ENTRIES) => typed::<FeatureEntry>(bytes),
+        _ if is_in(path, ISSUES) => typed::<Issue>(bytes),
         _ => {
             let text = helmdeck_forge_files::files::text(bytes).map_err(|damage| damage.what)?;
             serde_json::from_str::<Json>(text).map(drop).map_err(|error| error.to_string())
@@ -162,14 +133,10 @@ struct JsonPath<'a> {
 }
 
 fn value(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Json {
-    let name = place.path.rsplit('/').next().unwrap_or_default();
-    let entries = is_entries(name, ours) || is_entries(name, theirs);
     if ours == theirs || base == Some(theirs) {
-        // A list of entries never loses one, even one that our side took away.
-        if ours == theirs || !entries {
-            return ours.clone();
-        }
-    } else if base == Some(ours) && !entries {
+        return ours.clone();
+    }
+    if base == Some(ours) {
         return theirs.clone();
     }
     // Each side created it: a value that one of them does not have was not changed by it.
@@ -188,12 +155,9 @@ fn value(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, c
             };
             Json::Object(object(base, our, their, place, conflicts))
         }
-        (Json::Array(our), Json::Array(their)) if entries || our.is_empty() || their.is_empty() => {
-            let base = match base {
-                Some(Json::Array(base)) => base.as_slice(),
-                _ => &[],
-            };
-            Json::Array(array(base, our, their, place, conflicts))
+        // Steps belong together, and so does what a feature waits for.
+        (Json::Array(our), Json::Array(their)) if !matches!(place.path, "steps" | "blocked_by") => {
+            Json::Array(issue::list(issue::items(base), our, their))
         }
         _ => match place.newer {
             Some(Newer::Ours) => ours.clone(),
@@ -244,22 +208,18 @@ fn object(
                 // Settled below, all together.
                 name if feature && SEEN.contains(&name) => our.clone(),
                 // If both are equally new, the origin of either is right: that is not a conflict.
-                "session" | "linear" | "commit" | "agent" | "reason" => {
+                "session" | "linear" | "commit" | "agent" | "reason" | "superseded_by" => {
                     let newer = newer.or(Some(Newer::Ours));
                     value(was(name), our, their, JsonPath { newer, ..place }, conflicts)
                 }
-                // Resolved last, when all entries are merged.
-                "superseded_by" => our.clone(),
                 "schema_version" => version(our, their),
                 _ => value(was(name), our, their, place, conflicts),
             }),
             // One side has it: it was added there, or taken away on the other, which counts unless it was changed.
-            (Some(only), None) | (None, Some(only)) => {
-                (was(name) != Some(only) || is_entries(name, only)).then(|| match name.as_str() {
-                    "seen" => one_more(was(name), only, base.is_some()),
-                    _ => only.clone(),
-                })
-            }
+            (Some(only), None) | (None, Some(only)) => (was(name) != Some(only)).then(|| match name.as_str() {
+                "seen" => one_more(was(name), only, base.is_some()),
+                _ => only.clone(),
+            }),
             (None, None) => None,
         };
         if let Some(one) = one {
@@ -336,95 +296,40 @@ fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut 
     }
 }
 
-/// Returns what shows that a feature works: its tests in whatever order, or a person.
-fn shown_by(feature: &Members) -> (BTreeSet<&str>, bool) {
+/// Returns what shows that a feature works: its tests in whatever order.
+fn shown_by(feature: &Members) -> BTreeSet<&str> {
     fn text(item: &Json) -> Option<&str> {
         match item {
             Json::String(text) => Some(text),
             _ => None,
         }
     }
-    let tests = match feature.0.get("tests") {
+    match feature.0.get("tests") {
         Some(Json::Array(tests)) => tests.iter().filter_map(text).collect(),
         _ => BTreeSet::new(),
-    };
-    (tests, feature.0.get("manual") == Some(&Json::Bool(true)))
-}
-
-fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Vec<Json> {
-    let mut merged: Vec<Json> = Vec::with_capacity(ours.len() + theirs.len());
-    let mut taken = vec![false; theirs.len()];
-    let names: Vec<Option<String>> = theirs.iter().map(name_of).collect();
-    let mut at: std::collections::HashMap<&str, Vec<usize>> = std::collections::HashMap::new();
-    for (index, name) in names.iter().enumerate().rev() {
-        if let Some(name) = name {
-            at.entry(name).or_default().push(index);
-        }
-    }
-    let was: std::collections::HashMap<String, &Json> =
-        base.iter().rev().filter_map(|item| name_of(item).map(|name| (name, item))).collect();
-    for our in ours {
-        let name = name_of(our);
-        let found = name.as_deref().and_then(|name| at.get_mut(name).and_then(Vec::pop));
-        let Some(index) = found else {
-            merged.push(our.clone());
-            continue;
-        };
-        taken[index] = true;
-        let name = name.unwrap_or_default();
-        let path = format!("{}/{name}", place.path);
-        let inner = JsonPath { path: &path, depth: place.depth + 1, newer: place.newer };
-        merged.push(one(was.get(&name).copied(), our, &theirs[index], inner, conflicts));
-    }
-    // The ones that only they have, in their order, at the end: there they are the newest too.
-    merged.extend(theirs.iter().zip(taken).filter(|(_, taken)| !taken).map(|(item, _)| item.clone()));
-    merged
-}
-
-/// Merges one entry. A text alone, and a text with more to it, are the same invariant: more is kept.
-fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Json {
-    match (ours, theirs) {
-        (Json::String(_), Json::Object(_)) => theirs.clone(),
-        (Json::Object(_), Json::String(_)) => ours.clone(),
-        _ => value(base, ours, theirs, place, conflicts),
     }
 }
 
-/// Returns the name by which an entry is matched: its id, its key or the hash of its texts.
-///
-/// A plain value is its own name.
-pub(crate) fn name_of(item: &Json) -> Option<String> {
-    match item {
+/// Returns the name by which an element of a list is matched: its id, its key, the hash of its text, or else all of it.
+pub(crate) fn name_of(item: &Json) -> String {
+    let text = match item {
         Json::Object(members) => {
             let text = |name: &str| match members.0.get(name) {
-                Some(Json::String(text)) => Some(text.clone()),
+                Some(Json::String(text)) => Some(text),
                 _ => None,
             };
-            text("id").or_else(|| text("linear_id")).or_else(|| {
-                let texts: Option<Vec<String>> = [
-                    &["context", "approach"][..],
-                    &["context", "issue", "resolution"],
-                    &["context", "decision", "rationale"],
-                    &["text"],
-                    &["at", "reason"],
-                ]
-                .iter()
-                .find_map(|names| names.iter().map(|name| text(name)).collect());
-                texts.map(|texts| id_of(texts.iter().map(String::as_str)))
-            })
+            if let Some(id) = text("id").or_else(|| text("linear_id")) {
+                return id.clone();
+            }
+            text("text")
         }
-        Json::String(text) => Some(id_of([text.as_str()].into_iter())),
-        Json::Array(_) => None,
-        plain => serde_json::to_string(plain).ok(),
+        Json::String(text) => Some(text),
+        _ => None,
+    };
+    match text {
+        Some(text) => id_of(std::iter::once(text.as_str())),
+        None => serde_json::to_string(item).unwrap_or_default(),
     }
-}
-
-/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts.
-///
-/// Lists of steps and of blockers count as one value: steps belong together, and a removed blocker must stay removed.
-fn is_entries(name: &str, value: &Json) -> bool {
-    !matches!(name, "steps" | "blocked_by")
-        && matches!(value, Json::Array(items) if items.iter().any(|item| matches!(item, Json::Object(_) | Json::String(_))))
 }
 
 fn is_learned(members: &Members) -> bool {

@@ -14,7 +14,7 @@ use helmdeck_forge_files::time::Time;
 pub const TOKEN_SECONDS: i64 = 900;
 
 /// Why nothing may be changed: `.forge/.local/paused.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Paused {
     /// Why.
     pub reason: String,
@@ -57,13 +57,7 @@ impl Document for Paused {
     const PATH: &'static str = PAUSED;
 
     fn skeleton() -> Self {
-        Self {
-            reason: String::new(),
-            since: Time(jiff::Timestamp::UNIX_EPOCH),
-            report: None,
-            token: None,
-            other: Members::default(),
-        }
+        Self::default()
     }
 }
 

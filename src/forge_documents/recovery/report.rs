@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decide::{Action, Class, Decision, Size};
+use super::decide::{Action, Class, Size};
 use super::unknown::Unknown;
 use helmdeck_forge_files::time::Time;
 
@@ -16,7 +16,7 @@ pub struct Report {
     pub at: Time,
     /// How bad it is.
     pub class: Class,
-    /// The row of the table that decided, 0 to 10.
+    /// The row of the table that decided, 0 to 6.
     pub row: u8,
     /// The proposed action.
     pub action: Action,
@@ -58,23 +58,21 @@ impl From<Unknown> for Reason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Measures {
     /// How many paths differ: changed, new and untracked, but neither ignored nor below `.forge/`.
-    pub files: u32,
+    pub files: usize,
     /// How many lines were added or deleted; a binary file counts as 50.
     pub lines: u64,
     /// How many commits lie between the checkpoint and HEAD.
-    pub commits: u32,
+    pub commits: u64,
     /// How far that is.
     pub size: Size,
     /// Protected paths that were touched.
     pub touched_protected: Vec<String>,
     /// How many features passed at the checkpoint.
-    pub features_listed: u32,
+    pub features_listed: usize,
     /// Those of them that fail now.
     pub regressions: Vec<String>,
     /// How the first verify command went.
     pub verify: Verify,
-    /// How many attempts to fix it failed since everything last worked.
-    pub attempts: u32,
 }
 
 /// How the first verify command went.
@@ -84,7 +82,7 @@ pub struct Verify {
     pub command: Option<String>,
     /// Whether it was run now.
     pub ran: bool,
-    /// Whether it succeeded. If it was not run: whether it is not known to have failed on this very code.
+    /// Whether it succeeded, or was not run.
     pub passed: bool,
     /// How it ended; absent if it was not run, or did not end by itself.
     pub exit: Option<i32>,
@@ -96,12 +94,6 @@ pub struct Verify {
 }
 
 impl Report {
-    /// Returns the decision.
-    #[must_use]
-    pub const fn decision(&self) -> Decision {
-        Decision { row: self.row, class: self.class, action: self.action }
-    }
-
     /// Says whether work must pause.
     ///
     /// A project that never had a checkpoint is young, not broken. On a branch without the checkpoint, as after a
@@ -120,9 +112,7 @@ impl Action {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Continue => "continue",
-            Self::Checkpoint => "continue, and make a checkpoint now",
             Self::Fix => "continue with fixes",
-            Self::FixFeature => "continue with fixes; the regressed feature becomes the focus",
             Self::RollBack => "roll back",
             Self::Pause => "alert a human, and pause",
         }
@@ -145,12 +135,7 @@ impl fmt::Display for Report {
         writeln!(f, "files: {}", measures.files)?;
         writeln!(f, "lines: {}", measures.lines)?;
         writeln!(f, "commits: {}", measures.commits)?;
-        let size = match measures.size {
-            Size::None => "none",
-            Size::Small => "small",
-            Size::Large => "large",
-        };
-        writeln!(f, "size: {size}")?;
+        writeln!(f, "size: {}", measures.size)?;
         let list = |all: &[String]| if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) };
         writeln!(f, "protected: {}{}", measures.touched_protected.len(), list(&measures.touched_protected))?;
         writeln!(
@@ -164,11 +149,9 @@ impl fmt::Display for Report {
         let outcome = match (verify.ran, verify.passed) {
             (true, true) => format!("pass, in {} ms", verify.ms),
             (true, false) => format!("fail, in {} ms", verify.ms),
-            (false, true) => "not run, and not known to fail".to_owned(),
-            (false, false) => "not run, and known to fail on this code".to_owned(),
+            (false, _) => "not run".to_owned(),
         };
-        writeln!(f, "verify: {outcome} ({})", or_none(&verify.command))?;
-        writeln!(f, "attempts: {}", measures.attempts)
+        writeln!(f, "verify: {outcome} ({})", or_none(&verify.command))
     }
 }
 
@@ -181,7 +164,7 @@ mod tests {
             at: Time::parse("2025-12-24T12:00:00Z").unwrap(),
             class: Class::Minor,
             row: 6,
-            action: Action::FixFeature,
+            action: Action::Fix,
             unknown: Vec::new(),
             checkpoint: Some("checkpoint/SX9-123-v1".into()),
             checkpoint_commit: Some("1".repeat(40)),
@@ -203,7 +186,6 @@ mod tests {
                     ms: 812,
                     output: String::new(),
                 },
-                attempts: 2,
             }),
             acknowledged: false,
         }
@@ -213,7 +195,7 @@ mod tests {
     fn the_report_prints_every_measure_and_the_row() {
         let text = report().to_string();
         for part in [
-            "MINOR (row 6): continue with fixes; the regressed feature becomes the focus\n",
+            "MINOR (row 6): continue with fixes\n",
             "checkpoint: checkpoint/SX9-123-v1 at 1111",
             "head: 2222",
             " on main\n",
@@ -224,7 +206,6 @@ mod tests {
             "protected: 1 (.github/workflows/ci.yml)\n",
             "regressions: 1 of 5 (FORGE-001)\n",
             "verify: pass, in 812 ms (cargo test)\n",
-            "attempts: 2\n",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }

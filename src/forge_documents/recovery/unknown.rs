@@ -2,10 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Why the state cannot be determined.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(tag = "code", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Unknown {
     /// No checkpoint was ever made.
     NoCheckpoint,
@@ -14,9 +16,7 @@ pub enum Unknown {
         /// The newest of them.
         checkpoint: String,
     },
-    /// The checkpoints were made in another clone.
-    ///
-    /// Their tags, or the history that leads to them, are not in this clone.
+    /// The checkpoints were made in another clone, and their code is not in this one.
     CheckpointsNotHere {
         /// The newest of them.
         checkpoint: String,
@@ -33,7 +33,7 @@ pub enum Unknown {
         /// Which one.
         checkpoint: String,
     },
-    /// HEAD does not descend from the checkpoint.
+    /// No commit of this branch has the code or the changes of a checkpoint.
     NotDescendant {
         /// Which one.
         checkpoint: String,
@@ -74,7 +74,7 @@ pub enum Unknown {
         /// How long it was given, in seconds.
         seconds: u64,
     },
-    /// `knowledge.json`, `features.json` or the index of the artifacts is damaged.
+    /// Knowledge, a feature or the index of the artifacts is damaged.
     MemoryCorrupt {
         /// Which file.
         path: String,
@@ -105,26 +105,8 @@ pub enum Unknown {
 impl Unknown {
     /// Returns the code of the reason.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::NoCheckpoint => "no_checkpoint",
-            Self::NoUsableCheckpoint { .. } => "no_usable_checkpoint",
-            Self::CheckpointsNotHere { .. } => "checkpoints_not_here",
-            Self::ManifestCorrupt { .. } => "manifest_corrupt",
-            Self::TagMoved { .. } => "tag_moved",
-            Self::NotDescendant { .. } => "not_descendant",
-            Self::Operation { .. } => "operation",
-            Self::Unmerged { .. } => "unmerged",
-            Self::IndexLocked { .. } => "index_locked",
-            Self::IndexUnreadable { .. } => "index_unreadable",
-            Self::Detached => "detached",
-            Self::VerifyCannotStart { .. } => "verify_cannot_start",
-            Self::VerifyTimedOut { .. } => "verify_timed_out",
-            Self::MemoryCorrupt { .. } => "memory_corrupt",
-            Self::OtherSession { .. } => "other_session",
-            Self::ClockBefore { .. } => "clock_before",
-            Self::Environment { .. } => "environment",
-        }
+    pub fn code(&self) -> &'static str {
+        self.into()
     }
 
     /// Says whether it forbids a rollback, even to a checkpoint that the caller names.
@@ -182,16 +164,15 @@ impl Unknown {
                 format!("there are checkpoints, but none can be gone back to; the newest is {checkpoint}")
             }
             Self::CheckpointsNotHere { checkpoint, .. } => {
-                format!(
-                    "the checkpoints are not in this clone: the tag of {checkpoint}, or the history to it, is missing"
-                )
+                format!("the code of the checkpoints is not in this clone: the history to {checkpoint} is missing")
             }
             Self::ManifestCorrupt { checkpoint } => format!("the manifest of {checkpoint} is damaged"),
             Self::TagMoved { checkpoint } => format!("the tag of {checkpoint} names another commit than its manifest"),
             Self::NotDescendant { checkpoint } => {
-                format!("this branch has no checkpoint of its own: HEAD does not descend from {checkpoint}")
+                format!("no commit of this branch is a checkpoint; the newest elsewhere is {checkpoint}")
             }
             Self::Operation { operation } => format!("git is in the middle of a {operation}"),
+            Self::Unmerged { paths: 1 } => "one path is unmerged".to_owned(),
             Self::Unmerged { paths } => format!("{paths} paths are unmerged"),
             Self::IndexLocked { seconds } => format!("the lock of git's index is {seconds} seconds old"),
             Self::IndexUnreadable { detail } => format!("git cannot read its index: {detail}"),
@@ -219,14 +200,13 @@ impl Unknown {
             Self::NoCheckpoint | Self::NoUsableCheckpoint { .. } | Self::NotDescendant { .. } => {
                 "helmdeck forge checkpoint create"
             }
-            Self::ManifestCorrupt { .. } => "helmdeck forge repair",
-            Self::TagMoved { .. } => "helmdeck forge checkpoint verify",
+            Self::ManifestCorrupt { .. } | Self::MemoryCorrupt { .. } => "helmdeck forge repair",
+            Self::TagMoved { .. } => "helmdeck forge checkpoint list",
             Self::Operation { .. } | Self::Unmerged { .. } | Self::Detached => "git status",
             Self::IndexLocked { .. } | Self::IndexUnreadable { .. } => "git fsck",
             Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. } => {
                 "helmdeck forge doctor"
             }
-            Self::MemoryCorrupt { .. } => "helmdeck forge repair",
             Self::OtherSession { .. } => "helmdeck forge prime",
             Self::ClockBefore { .. } => "date --utc",
         }

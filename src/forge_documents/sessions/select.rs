@@ -53,7 +53,7 @@ pub struct Unfinished {
 }
 
 /// Which rule made the choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// An abandoned session on this branch was not done.
@@ -65,11 +65,12 @@ pub enum Rule {
     /// The list of features has one to go on with.
     Feature,
     /// There is nothing.
+    #[default]
     Nothing,
 }
 
 /// What to work on next.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Choice {
     /// Which rule made the choice.
     pub rule: Rule,
@@ -116,32 +117,18 @@ pub fn select_next_task(inputs: &Inputs<'_>) -> Choice {
             ),
             task: Some(issue.title.clone()),
             linear_issue: Some(issue.linear_id.clone()),
-            feature_id: None,
-            files: Vec::new(),
+            ..Choice::default()
         };
     }
     if let Some(next) = inputs.feature.filter(free) {
         return feature(Rule::Feature, format!("{} is the next feature", next.id), next);
     }
-    Choice {
-        rule: Rule::Nothing,
-        reason: nothing(inputs),
-        task: None,
-        linear_issue: None,
-        feature_id: None,
-        files: Vec::new(),
-    }
+    Choice { reason: nothing(inputs), ..Choice::default() }
 }
 
 fn feature(rule: Rule, reason: String, named: &Named) -> Choice {
-    Choice {
-        rule,
-        reason,
-        task: Some(named.name.clone()),
-        linear_issue: None,
-        feature_id: Some(named.id.clone()),
-        files: Vec::new(),
-    }
+    let (task, feature_id) = (Some(named.name.clone()), Some(named.id.clone()));
+    Choice { rule, reason, task, feature_id, ..Choice::default() }
 }
 
 /// Says whether an issue can be taken.

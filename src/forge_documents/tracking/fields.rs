@@ -6,10 +6,27 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use strum::{EnumString, IntoStaticStr};
 
 /// A field that is kept equal on both sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    EnumString,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Field {
     /// The title.
     Title,
@@ -36,50 +53,23 @@ pub enum Field {
 }
 
 impl Field {
-    /// Every field.
-    pub const ALL: [Self; 11] = [
-        Self::Title,
-        Self::Description,
-        Self::Type,
-        Self::State,
-        Self::Priority,
-        Self::Labels,
-        Self::Assignee,
-        Self::Parent,
-        Self::BlockedBy,
-        Self::Criteria,
-        Self::Milestone,
-    ];
-
     /// Returns its name: `blocked_by`.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Title => "title",
-            Self::Description => "description",
-            Self::Type => "type",
-            Self::State => "state",
-            Self::Priority => "priority",
-            Self::Labels => "labels",
-            Self::Assignee => "assignee",
-            Self::Parent => "parent",
-            Self::BlockedBy => "blocked_by",
-            Self::Criteria => "criteria",
-            Self::Milestone => "milestone",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Returns the field with a name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.name() == name)
+        name.parse().ok()
     }
-}
 
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+    /// Every field.
+    pub const ALL: [Self; 11] = {
+        use Field::*;
+        [Title, Description, Type, State, Priority, Labels, Assignee, Parent, BlockedBy, Criteria, Milestone]
+    };
 }
 
 /// An acceptance criterion.

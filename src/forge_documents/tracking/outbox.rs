@@ -16,19 +16,20 @@ use super::{Field, MAX_ATTEMPTS, Value};
 pub const MAX_WAITING: usize = 10_000;
 
 /// Kind of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
     /// Creates an issue.
     Create,
     /// Changes fields of an issue.
+    #[default]
     Update,
     /// Adds a comment.
     Comment,
 }
 
 /// An operation that waits for the tracker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// Its id: a UUID. The tracker gets it, so that a repeated operation is carried out once.
     pub op_id: String,
@@ -67,21 +68,8 @@ pub struct Operation {
 impl Operation {
     /// Makes an operation.
     #[must_use]
-    pub const fn new(op_id: String, kind: OperationKind, issue: String, made_at: Time) -> Self {
-        Self {
-            op_id,
-            kind,
-            issue,
-            patch: BTreeMap::new(),
-            base: BTreeMap::new(),
-            sent: false,
-            body: None,
-            made_at,
-            attempts: 0,
-            next_at: None,
-            last_error: None,
-            stopped: false,
-        }
+    pub fn new(op_id: String, kind: OperationKind, issue: String, made_at: Time) -> Self {
+        Self { op_id, kind, issue, made_at, ..Self::default() }
     }
 
     /// Says whether somebody must look at it.
@@ -138,8 +126,8 @@ impl Outbox {
         if outbox.waiting.len() > MAX_WAITING && outbox.waiting.len() > before.len() {
             let message = format!("{MAX_WAITING} changes wait for the tracker: no more are taken");
             return Err(Error::new(Category::Refused, "E_OUTBOX_FULL", message)
-                .hint("deliver them, or drop what nobody needs")
-                .next("helmdeck forge tracker outbox"));
+                .hint("deliver them first")
+                .next("helmdeck forge tracker sync"));
         }
         let mut text = String::new();
         let lines = outbox.waiting.iter().map(|operation| serde_json::to_string(operation).unwrap_or_default());

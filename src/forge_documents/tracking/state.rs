@@ -13,7 +13,7 @@ use super::{Field, Fields, Value};
 const VERSION: &str = "1.0";
 
 /// State of the sync in this clone: `.local/linear/sync.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SyncState {
     /// The version of the file's form.
     pub schema_version: String,
@@ -35,25 +35,9 @@ pub struct SyncState {
     /// Fields that were changed on both sides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// The last operations that a person dropped.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dropped: Vec<Dropped>,
     /// Ids of the last deliveries of the webhook, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deliveries: Vec<String>,
-}
-
-/// An operation that a person dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Dropped {
-    /// The id of the operation.
-    pub op_id: String,
-    /// The key of the issue.
-    pub key: String,
-    /// Why.
-    pub why: String,
-    /// When.
-    pub at: Time,
 }
 
 /// A failure to read issues.
@@ -86,17 +70,7 @@ impl Document for SyncState {
     const PATH: &'static str = SYNC;
 
     fn skeleton() -> Self {
-        Self {
-            schema_version: VERSION.to_owned(),
-            tracker: String::new(),
-            watermark: None,
-            comments_watermark: None,
-            pulled_at: None,
-            failure: None,
-            conflicts: Vec::new(),
-            dropped: Vec::new(),
-            deliveries: Vec::new(),
-        }
+        Self { schema_version: VERSION.to_owned(), ..Self::default() }
     }
 }
 

@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::Entries;
 use crate::json::{self, Json};
 
 /// Default limit for the size of one file: 16 MiB.
@@ -15,6 +16,16 @@ pub trait Document: Serialize + DeserializeOwned + JsonSchema + Clone {
     const PATH: &'static str;
     /// The major version this program reads and writes.
     const MAJOR: u32 = 1;
+    /// How it is kept, if each of its entries is a file. Then its path is that of the document that is made from them.
+    const ENTRIES: Option<Entries<Self>> = None;
+
+    /// Parses it from a text, which has this tree.
+    ///
+    /// # Errors
+    /// Where it has another form.
+    fn parse(text: &str, _: &Json) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
+    }
 
     /// Returns the file a new project begins with.
     fn skeleton() -> Self;
@@ -89,7 +100,7 @@ pub fn decode<D: Document>(bytes: &[u8]) -> Result<(D, bool), Unreadable> {
             .ok_or_else(|| damage(format!("expected \"schema_version\" {}.x, found {version:?}", D::MAJOR)))?;
         newer = major > D::MAJOR;
     }
-    let value: D = match serde_json::from_str(text) {
+    let value: D = match D::parse(text, &tree) {
         Ok(value) => value,
         Err(_) if newer => return Err(Unreadable::Newer(version.cloned().unwrap_or_default())),
         Err(error) => return Err(Unreadable::Damaged(place(&error, &error.to_string()))),

@@ -200,6 +200,21 @@ fn what_is_not_whole_is_not_listed() {
 }
 
 #[test]
+fn leftovers_of_killed_processes_are_removed() {
+    let (folder, files) = place();
+    for path in [".forge/a.json", ".forge/memory/long-term/b.json"] {
+        fault::set(Some((Step::Half, Failure::Killed)));
+        files.write(path, b"long enough").unwrap_err();
+        fault::set(None);
+    }
+    files.write(".forge/memory/kept.json", b"{}").unwrap();
+    assert_eq!(unfinished(folder.path()), 2);
+    files.remove_unfinished().unwrap();
+    assert_eq!(unfinished(folder.path()), 0);
+    assert_eq!(files.read(".forge/memory/kept.json").unwrap().unwrap(), b"{}");
+}
+
+#[test]
 fn a_change_counts_though_no_copy_of_it_can_be_kept() {
     let (_folder, files) = place();
     files.write(crate::layout::LAST_GOOD, b"in the way").unwrap();

@@ -1,11 +1,17 @@
 //! Folders and their entries.
 
+use std::os::fd::OwnedFd;
+
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Files, atomic, path};
 use crate::error::{Error, Result};
+use crate::layout::FORGE;
 use crate::time::Time;
+
+/// How far below the project's folder unfinished files are looked for. Nothing of ours lies deeper.
+const MAX_DEPTH: usize = 8;
 
 /// An entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +74,23 @@ impl Files {
         Ok(entries)
     }
 
+    /// Removes unfinished files below the project's folder: those of processes that were killed.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub fn remove_unfinished(&self) -> Result<()> {
+        self.check_writing(FORGE)?;
+        // Only the holder of the lock writes, so none of them is being written.
+        let _guard = self.lock()?;
+        let io = |error: Errno| Error::io("cannot tidy", &self.root().join(FORGE), &error.into());
+        let Some(place) = path::resolve(self.root(), FORGE, false)? else { return Ok(()) };
+        match remove_unfinished(&place.folder, place.name.as_str(), MAX_DEPTH) {
+            // It is a link: what it points to is not ours to tidy.
+            Err(Errno::LOOP | Errno::NOTDIR) => Ok(()),
+            removed => removed.map_err(io),
+        }
+    }
+
     /// Appends a line to an append-only list of lines.
     ///
     /// A list that is too long becomes an older part, and a new list begins: no part is ever too large to be read.
@@ -119,6 +142,21 @@ impl Files {
             Err(error) => Err(Error::io("cannot read", &self.root().join(path), &error.into())),
         }
     }
+}
+
+fn remove_unfinished(parent: &OwnedFd, name: impl rustix::path::Arg, depth: usize) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    for entry in rustix::fs::Dir::read_from(&folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_bytes().ends_with(atomic::UNFINISHED.as_bytes()) {
+            rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
+        } else if entry.file_type() == FileType::Directory && !matches!(name.to_bytes(), b"." | b"..") && depth > 0 {
+            remove_unfinished(&folder, name, depth - 1)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the path of an older part of a list: `index.3.jsonl` for `index.jsonl`.

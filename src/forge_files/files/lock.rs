@@ -27,9 +27,6 @@ const MAX_HOLDER: u64 = 4_096;
 pub struct Holder {
     /// The process.
     pub pid: u32,
-    /// Its session, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
     /// The agent of the process.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
@@ -122,10 +119,7 @@ impl Lock {
     fn busy(&self, file: File) -> Error {
         let who = holder(file).map_or_else(
             || "another process".to_owned(),
-            |holder| {
-                let session = holder.session.map(|session| format!(", session {session}")).unwrap_or_default();
-                format!("process {}{session}, since {}", holder.pid, holder.since)
-            },
+            |holder| format!("process {}, since {}", holder.pid, holder.since),
         );
         Error::new(Category::Locked, "E_LOCKED", format!("{} is held by {who}", self.root.join(self.path).display()))
             .hint(format!(
@@ -201,12 +195,7 @@ mod tests {
     use super::*;
 
     fn me() -> Holder {
-        Holder {
-            pid: 77,
-            session: Some("2025-12-24-session-001".into()),
-            since: "2025-12-24T10:00:00Z".into(),
-            ..Holder::default()
-        }
+        Holder { pid: 77, since: "2025-12-24T10:00:00Z".into(), ..Holder::default() }
     }
 
     #[test]
@@ -216,10 +205,7 @@ mod tests {
         let second = Lock::new(folder.path(), "a/lock").waiting(Duration::from_millis(20));
         let error = second.take(me).unwrap_err();
         assert_eq!((error.code, error.category.exit_code()), ("E_LOCKED", 5));
-        assert!(
-            error.message.contains("process 77, session 2025-12-24-session-001, since 2025-12-24T10:00:00Z"),
-            "{error}"
-        );
+        assert!(error.message.contains("process 77, since 2025-12-24T10:00:00Z"), "{error}");
         drop(guard);
         assert!(second.take(me).is_ok());
     }

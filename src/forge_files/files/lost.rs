@@ -2,12 +2,12 @@
 
 use super::{Files, last_good};
 use crate::error::{Category, Error, Result};
-use crate::layout::{ACTIVE, CONFIG, FEATURES, KNOWLEDGE};
+use crate::layout::{ACTIVE, CONFIG, FEATURES_ENTRIES, KNOWLEDGE_ENTRIES};
 
 /// What is wrong with a document that [`Files::is_lost`].
 pub const LOST: &str = "it was there and is gone";
-/// The documents that are never removed.
-const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
+/// The document, and the folders of entries, that are never removed.
+const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE_ENTRIES, FEATURES_ENTRIES, ACTIVE];
 
 impl Files {
     /// Says whether a shared document existed and is gone.
@@ -49,7 +49,13 @@ impl Files {
 
 /// Returns the error of a document that was there and is gone.
 pub(super) fn error(path: &str) -> Error {
-    Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
-        .hint("nothing was begun anew, and nothing will be until it is put back or given up")
-        .next(format!("helmdeck forge repair {path}"))
+    let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
+        .hint("nothing was begun anew, and nothing will be until it is put back or given up");
+    if path == ACTIVE { error.next(format!("helmdeck forge repair {path}")) } else { error.next(back(path)) }
+}
+
+/// Returns the command that puts a lost folder of entries back.
+#[must_use]
+pub fn back(folder: &str) -> String {
+    format!("git restore -- {folder}")
 }

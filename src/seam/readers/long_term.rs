@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use helmdeck_core::text::collapse_whitespace;
 use helmdeck_forge_documents::ARCHITECTURE as DEFAULT_ARCHITECTURE;
-use helmdeck_forge_documents::entries::EntryFiles;
 use helmdeck_forge_documents::features::{FeaturesFile, Status};
 use helmdeck_forge_documents::knowledge::{Kind as Sort, KnowledgeFile};
-use helmdeck_forge_files::files::{Document, Entries as _, MAX_FILE, Unreadable, decode};
+use helmdeck_forge_files::files::{Document, EntryFile, MAX_FILE, Unreadable, decode, is_made};
 use helmdeck_forge_files::layout::{ARCHITECTURE, FORGE};
 use helmdeck_forge_files::time::Time;
 
@@ -149,49 +148,49 @@ impl<'a> LongTerm<'a> {
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
+    /// Makes a document from its entries. One that somebody else wrote is read too.
     fn document<D: Document>(&self) -> Result<Option<D>, String> {
-        let Some(bytes) = self.read(D::PATH)? else { return Ok(None) };
-        match decode::<D>(&bytes) {
-            Ok((value, _)) => Ok(Some(value)),
-            Err(Unreadable::Newer(version)) => {
-                Err(self.wrong(D::PATH, format!("a newer program wrote it ({version})")))
+        let Some(entries) = D::ENTRIES else { return Ok(None) };
+        let listed = self.look.list(&self.root.join(entries.folder), MOST_ENTRIES);
+        let listed = listed.map_err(|error| self.wrong(entries.folder, error))?.unwrap_or_default();
+        let mut files = Vec::new();
+        for name in listed.iter().filter_map(|entry| entry.name.to_str().filter(|name| EntryFile::is_one(name))) {
+            let path = format!("{}/{name}", entries.folder);
+            let bytes = self.read(&path)?;
+            files.extend(bytes.map(|bytes| EntryFile { path, bytes, modified: Time::UNKNOWN }));
+        }
+        files.sort();
+        let whole = self.read(D::PATH)?.filter(|bytes| !is_made(bytes));
+        let whole = whole.map(|bytes| decode::<D>(&bytes).map_err(|why| self.unreadable(D::PATH, why))).transpose()?;
+        if files.is_empty() && whole.is_none() {
+            return Ok(None);
+        }
+        let mut joined = (entries.join)(&files, whole.map(|(document, _)| document));
+        // A damaged entry hides no other. If there is no other, it is told.
+        match joined.damaged.pop() {
+            Some((file, why)) if joined.damaged.len() + 1 == files.len() => {
+                Err(self.unreadable(&files[file].path, why))
             }
-            Err(Unreadable::Damaged(damage)) => {
-                Err(self.wrong(&format!("{}:{}:{}", D::PATH, damage.line, damage.column), damage.what))
-            }
+            _ => Ok(Some(joined.document)),
         }
     }
 
-    /// Reads a document with the entries that have files of their own, or any other file.
     fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
-        let Some(main) = self.read_one(path)? else { return Ok(None) };
-        let Some(folder) = EntryFiles::default().folder(path) else { return Ok(Some(main)) };
-        let listed = self.look.list(&self.root.join(&folder), MOST_ENTRIES);
-        let listed = listed.map_err(|error| self.wrong(&folder, error))?.unwrap_or_default();
-        let mut entries = Vec::new();
-        for entry in listed {
-            let Some(name) = entry.name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))
-            else {
-                continue;
-            };
-            let file = format!("{folder}/{name}");
-            entries.extend(self.read_one(&file)?.map(|bytes| (file, bytes)));
-        }
-        entries.sort();
-        if entries.is_empty() {
-            return Ok(Some(main));
-        }
-        let joined = EntryFiles::default().join(path, &main, &entries);
-        joined.map(Some).map_err(|(file, at)| self.wrong(&format!("{file}:{}:{}", at.line, at.column), at.what))
-    }
-
-    fn read_one(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
         let most = usize::try_from(MAX_FILE).unwrap_or(usize::MAX);
         // What lies in the project, and not in its memory, is none of it.
         if self.look.leads_out(&self.root.join(FORGE), &self.root.join(path)) {
             return Err(self.wrong(path, "a link leads out of .forge"));
         }
         self.look.read_below(&self.root, path, most).map_err(|error| self.wrong(path, error))
+    }
+
+    fn unreadable(&self, path: &str, why: Unreadable) -> String {
+        match why {
+            Unreadable::Newer(version) => self.wrong(path, format!("a newer program wrote it ({version})")),
+            Unreadable::Damaged(damage) => {
+                self.wrong(&format!("{path}:{}:{}", damage.line, damage.column), damage.what)
+            }
+        }
     }
 
     fn wrong(&self, path: &str, why: impl std::fmt::Display) -> String {

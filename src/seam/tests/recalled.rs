@@ -129,7 +129,7 @@ fn an_offer_names_what_the_project_itself_has_learned() {
             let offer = fixture.seam().offer_save_here(&fixture.context(), &json!({"body": body})).remove(0);
             offer.get("duplicate_of").and_then(Value::as_str).map(str::to_owned)
         };
-        let file = fixture.path("repo/.forge/memory/long-term/knowledge.json");
+        let file = fixture.path("repo/.forge/memory/long-term/knowledge");
         for body in [
             "never use  blake3",
             "NATS",

@@ -171,7 +171,7 @@ impl ToolRun {
     ) -> Result<()> {
         let mut call = self.call?;
         if let Some(after) = &self.after {
-            call.behind = position::is_behind(&mcp.engine, after).await?;
+            call.behind = position::is_behind(&mcp.engine, after).await;
         }
         if self.becomes_task {
             let job = mcp.engine.submit(call).await?;

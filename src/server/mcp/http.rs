@@ -85,7 +85,7 @@ impl Mcp {
             .with_cancellation_token(stop.clone());
         settings.session_store = sessions.store();
         let mcp = Arc::new(McpState {
-            tables: Tables::new(engine.clone()),
+            tables: Tables::new(engine.clone(), config.families.clone()),
             place: None,
             engine,
             config,

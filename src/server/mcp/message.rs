@@ -306,7 +306,7 @@ mod tests {
             let call = raw(&format!(r#"{{"name":"a","_meta":{meta}}}"#));
             ToolCall::read(Some(&call)).unwrap().meta().map(|meta| meta.after.is_some())
         };
-        assert_eq!(meta(r#"{"helmdeck/after":"p2-5-7-00112233445566778899aabbccddeeff"}"#), Some(true));
+        assert_eq!(meta(r#"{"helmdeck/after":"p3-1-1-5-7-00112233445566778899aabbccddeeff"}"#), Some(true));
         for wrong in [r#"{"helmdeck/cache":{"directive":"x"}}"#, r#"{"helmdeck/after":"x"}"#, r#"{"helmdeck/after":7}"#]
         {
             assert_eq!(meta(wrong), None, "{wrong}");

@@ -68,7 +68,7 @@ impl Stdio {
     #[must_use]
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
         let mcp = McpState {
-            tables: Tables::new(engine.clone()),
+            tables: Tables::new(engine.clone(), config.families.clone()),
             place: None,
             engine,
             config,

@@ -13,12 +13,16 @@ use serde_json::Value;
 
 use super::names::Names;
 
+/// Families with many packs, and those of their packs that are listed. The others can be called, too.
+const SHORT: &[(&str, &[&str])] = &[("forge", &["commit", "done", "prime", "remember", "start", "verify"])];
+
 /// A pack as a tool.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ToolEntry {
     pub(crate) tool: Tool,
     pub(crate) pack: PackName,
-    /// Whether the pack can work. Others are not listed, but can be called: their error says what is missing.
+    /// Whether the pack can work and is on the short list of its family, if that has one. Others can be called, too: the
+    /// error of a pack that cannot work says what is missing.
     listed: bool,
     /// Whether headers must repeat parts of the input (`x-mcp-header`).
     pub(crate) has_headers: bool,
@@ -45,13 +49,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    fn new(engine: &Engine) -> Self {
+    fn new(engine: &Engine, families: &[String]) -> Self {
         // Read first: if packs change meanwhile, the table is only built again.
         let revision = engine.revision();
         let packs = engine.all_packs();
         let names = Names::new(packs.iter().map(|info| &info.name));
         let mut entries: Vec<Arc<ToolEntry>> =
-            packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
+            packs.iter().filter_map(|info| entry(info, &names, families)).map(Arc::new).collect();
         entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
         // Two packs with one tool name are ambiguous.
         let mut alike: Vec<String> = entries
@@ -104,12 +108,14 @@ impl ToolEntry {
 #[derive(Debug)]
 pub(crate) struct Tables {
     engine: Engine,
+    /// Families of which every pack is listed.
+    families: Vec<String>,
     current: RwLock<Option<Arc<Table>>>,
 }
 
 impl Tables {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine, current: RwLock::default() }
+    pub(crate) fn new(engine: Engine, families: Vec<String>) -> Self {
+        Self { engine, families, current: RwLock::default() }
     }
 
     pub(crate) fn current(&self) -> Arc<Table> {
@@ -120,7 +126,7 @@ impl Tables {
                 return Arc::clone(table);
             }
         }
-        let fresh = Arc::new(Table::new(&self.engine));
+        let fresh = Arc::new(Table::new(&self.engine, &self.families));
         let mut table = self.current.write();
         if table.as_ref().is_none_or(|table| table.revision < fresh.revision) {
             *table = Some(Arc::clone(&fresh));
@@ -140,7 +146,7 @@ pub(crate) fn pack_name(tool: &str) -> Option<PackName> {
 }
 
 /// Makes the tool of a pack, `None` if its input is not an object, as MCP requires.
-fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
+fn entry(info: &PackInfo, names: &Names, families: &[String]) -> Option<ToolEntry> {
     // Texts of MCP servers do not mention our packs.
     let own = Names::default();
     let names = if info.source == PackSource::Mcp { &own } else { names };
@@ -172,8 +178,15 @@ fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     let text = info.input.to_string();
     let has_headers = text.contains("\"x-mcp-header\"");
     let paths = text.contains("\"x-helmdeck-path\"").then(|| info.input.clone());
-    let (pack, listed) = (info.name.clone(), info.waits_for.is_none());
+    let (pack, listed) = (info.name.clone(), info.waits_for.is_none() && is_on_list(&info.name, families));
     Some(ToolEntry { tool, pack, listed, has_headers, is_long: info.asynchronous, paths })
+}
+
+/// Says whether a pack is listed as far as its family goes.
+fn is_on_list(pack: &PackName, families: &[String]) -> bool {
+    let Some((family, verb)) = pack.as_str().split_once('.') else { return true };
+    let short = SHORT.iter().find(|(short, _)| *short == family);
+    short.is_none_or(|(_, verbs)| verbs.contains(&verb) || families.iter().any(|whole| whole == family))
 }
 
 /// Returns the schema with `"type": "object"` at its root, `None` if it accepts no objects.
@@ -230,6 +243,17 @@ mod tests {
         assert_eq!(made(json!({"type": ["null", "object"]})), Some(json!({"type": "object"})));
         assert_eq!(made(json!({"type": "string"})), None);
         assert_eq!(made(json!(false)), None);
+    }
+
+    #[test]
+    fn large_families_list_a_few_packs() {
+        let listed = |pack: &str, families: &[&str]| {
+            let families: Vec<String> = families.iter().map(|family| (*family).to_owned()).collect();
+            is_on_list(&PackName::new(pack).unwrap(), &families)
+        };
+        assert!(listed("forge.prime", &[]) && listed("github.issue_list", &[]));
+        assert!(!listed("forge.issue_list", &[]) && !listed("forge.issue_list", &["github"]));
+        assert!(listed("forge.issue_list", &["forge"]));
     }
 
     #[test]

@@ -38,7 +38,9 @@ fn enforced(path: &str, name: &str) -> Value {
             json!({ "enum": ["cache", "note", "fact", "audit", "conversation", "head"], "default": "cache" })
         }
         (_, "session") if path.contains("{session}") => json!({ "minLength": 1, "maxLength": 256 }),
-        (_, "Helmdeck-After") => json!({ "minLength": 4, "maxLength": 400, "pattern": "^p1(-[0-9]+)+$" }),
+        (_, "Helmdeck-After") => {
+            json!({ "minLength": 4, "maxLength": 512, "pattern": "^p[0-9]+(-[0-9]+)+-[0-9a-f]{32}$" })
+        }
         (_, "Idempotency-Key") => json!({ "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" }),
         _ => Value::Null,
     }

@@ -99,8 +99,11 @@ impl Rotation {
     responses((status = 200, description = "The settings", body = ref("#/components/schemas/Config")), Problems))]
 async fn config(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {
     need(&caller, &Permission::Admin)?;
-    let known = state.operator.settings.as_object().into_iter().flatten();
+    let known = state.operator.settings.as_ref().map_or(Value::Null, |settings| settings());
     let settings: Vec<Value> = known
+        .as_object()
+        .into_iter()
+        .flatten()
         .map(|(name, setting)| json!({ "name": name, "value": setting["value"], "origin": setting["origin"] }))
         .collect();
     answer(&json!({ "settings": settings }))

@@ -38,7 +38,7 @@ impl Operated {
             system: Some(system.clone()),
             vault: Some(book.clone()),
             keyring: Some(Arc::new(ring)),
-            settings: Arc::new(json!({ "server.listen": { "value": "127.0.0.1:7700", "origin": "default" } })),
+            settings: Some(Arc::new(|| json!({ "server.listen": { "value": "127.0.0.1:7700", "origin": "default" } }))),
             version: "1.2.3",
             api_tokens: true,
             tokens_by_jwt: false,

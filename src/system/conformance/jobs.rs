@@ -1,7 +1,8 @@
 //! Jobs: which owner may change them, what makes room, and the end of jobs without an owner.
 
 use super::{DAY, Fixture, NOW};
-use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
+use crate::ends::CallEnd;
+use crate::jobs::{EndedJob, JobFilter, JobRow, LostErrors, LostJobs};
 use crate::replica::Replica;
 use crate::system::System;
 
@@ -106,6 +107,37 @@ pub(super) async fn only_the_newest_state_of_its_owner_is_kept(fixture: Fixture)
     assert_eq!(find(&two, &first).await, Some(done));
     assert_eq!(two.job_result(&first.id).await.unwrap().as_deref(), Some(&b"sealed"[..]));
     assert_eq!(two.job_result("00").await.unwrap(), None);
+}
+
+pub(super) async fn late_end_needs_no_lease_but_its_own_job(fixture: Fixture) {
+    let Fixture { one, two } = fixture;
+    let here = one.replica().await.unwrap();
+    let rows = [1, 2, 3].map(|number| row(&here, "a", number));
+    for row in &rows {
+        assert!(one.add_job(row.clone(), 100).await.unwrap());
+    }
+    let end_late = async |row: &JobRow| {
+        let end = EndedJob { row: ended(row), sealed: Some(b"late".to_vec()), lost_error: "{}".into() };
+        two.try_end(&CallEnd::Job(Box::new(end))).await.unwrap();
+    };
+    // While its owner lives, and after a save of it.
+    end_late(&rows[0]).await;
+    assert_eq!(find(&two, &rows[0]).await, Some(ended(&rows[0])));
+    let failed = JobRow { state: "failed".into(), error: Some("{\"b\":1}".into()), ..ended(&rows[1]) };
+    assert!(save(&one, std::slice::from_ref(&failed)).await);
+    end_late(&rows[1]).await;
+    assert_eq!(find(&two, &rows[1]).await, Some(failed), "an end of its own stays");
+    end_late(&JobRow { owner: "other".into(), ..rows[2].clone() }).await;
+    assert_eq!(find(&two, &rows[2]).await, Some(rows[2].clone()), "another run's job");
+
+    drop((here, one));
+    until_gone(async || end_lost(&two).await == 1).await;
+    let lost = find(&two, &rows[2]).await.unwrap();
+    end_late(&rows[2]).await;
+    let late = JobRow { revision: lost.revision + 1, ..ended(&rows[2]) };
+    assert_eq!(find(&two, &rows[2]).await, Some(late), "the true end replaces that of others");
+    assert_eq!(two.job_result(&rows[2].id).await.unwrap().as_deref(), Some(&b"late"[..]));
+    end_late(&row(&two.replica().await.unwrap(), "a", 9)).await;
 }
 
 pub(super) async fn only_ended_jobs_make_room(fixture: Fixture) {

@@ -74,6 +74,7 @@ fn all() -> Vec<(&'static str, Case)> {
         vault::uses_are_swept_and_forgotten,
         jobs::reads_find_nothing_without_a_database,
         jobs::only_the_newest_state_of_its_owner_is_kept,
+        jobs::late_end_needs_no_lease_but_its_own_job,
         jobs::only_ended_jobs_make_room,
         jobs::concurrent_adds_keep_the_limit,
         jobs::job_list_filters_and_pages,

@@ -172,7 +172,7 @@ async fn comments_are_delivered_once() {
     clone.project.issues().comment("GH-1", &comment).unwrap();
     mock.with(|store| store.cut_next_post = true);
     assert_eq!(clone.push().await.failed.len(), 1);
-    crate::sync::retry(&clone.project, None).unwrap();
+    crate::sync::retry(&clone.project).unwrap();
     assert_eq!(clone.push().await.delivered.len(), 1);
     let comments = mock.issue(1).comments;
     assert!(comments.len() == 1 && comments[0].body.starts_with("said"), "{comments:?}");

@@ -129,17 +129,3 @@ fn credentials_of_a_tracker_are_not_taken_over() {
         assert!(fields.text(field).starts_with("[not taken over: it looks like a credential"), "{fields:?}");
     }
 }
-
-#[test]
-fn the_table_names_what_is_missing() {
-    let (directory, settings) = (directory(), settings("[linear.users]\nx = \"nobody\"\n"));
-    let table = Mapping::new(&settings, &directory, &Field::ALL).table();
-    let missing = |all: &[MappedName]| {
-        let missing = all.iter().filter(|one| one.problem.is_some());
-        missing.map(|one| one.ours.clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(missing(&table.states), [IN_PROGRESS, OPEN]);
-    assert_eq!(missing(&table.types), ["task", "chore"]);
-    assert_eq!(missing(&table.users), ["x"]);
-    assert_eq!(table.other_states.len(), 4);
-}

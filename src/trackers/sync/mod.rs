@@ -25,10 +25,9 @@ use uuid::Uuid;
 pub use pull::{Pull, Pulled};
 pub use push::{Delivered, Failed, Push, Pushed};
 pub use resolve::{Choice, resolve};
-pub use waiting::{discard, retry};
+pub use waiting::{give_up, retry};
 
 use self::store::Store;
-use self::waiting::stays_here;
 use crate::mapping::Mapping;
 use crate::tracker::{Directory, Tracker};
 
@@ -66,10 +65,10 @@ impl<'a> Sync<'a> {
     ///
     /// # Errors
     /// As [`Self::pull`] and [`Self::push`].
-    pub async fn sync(&self, dry_run: bool) -> helmdeck_forge::Result<(Pulled, Pushed)> {
+    pub async fn sync(&self, pull: &Pull) -> helmdeck_forge::Result<(Pulled, Pushed)> {
         let _lock = lock::take(self.project).await?;
-        let pulled = self.pull_locked(&Pull { dry_run, ..Pull::default() }).await?;
-        let pushed = self.push_locked(&Push { dry_run }).await?;
+        let pulled = self.pull_locked(pull).await?;
+        let pushed = self.push_locked(&Push { dry_run: pull.dry_run }).await?;
         Ok((pulled, pushed))
     }
 }
@@ -149,7 +148,6 @@ pub fn status(project: &Project) -> helmdeck_forge::Result<Status> {
     let unknown: Vec<Issue> =
         unknown.filter(|one| !issues.iter().any(|issue| issue.linear_id == one.linear_id)).collect();
     issues.extend(unknown);
-    issues.retain(|issue| !stays_here(issue));
     let (tracked, local): (Vec<_>, Vec<_>) = issues.into_iter().partition(|issue| remote_id(issue).is_some());
     Ok(Status {
         tracker: state.tracker,

@@ -11,7 +11,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::waiting::stays_here;
 use super::{Sync, creation_id, lock, remote_id};
 use crate::error::{Error, Kind};
 use crate::mapping::{Mapping, is_local};
@@ -163,7 +162,7 @@ impl Sync<'_> {
         let closed: Vec<Issue> = closed.into_iter().filter(|one| !active.contains(one.linear_id.as_str())).collect();
         all.extend(closed);
         for issue in all {
-            if !is_local(&issue.linear_id) || stays_here(&issue) {
+            if !is_local(&issue.linear_id) {
                 continue;
             }
             let id = creation_id(team, &issue).to_string();

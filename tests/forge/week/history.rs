@@ -58,6 +58,8 @@ pub(super) struct History {
     pub(super) issues: BTreeMap<String, Deeds>,
     pub(super) learned: BTreeSet<String>,
     pub(super) features: BTreeSet<String>,
+    /// The files of the code.
+    pub(super) code: BTreeSet<String>,
     /// The steps, for people.
     pub(super) steps: Vec<String>,
     /// What is wrong. The week goes on, so that a run finds all of it.

@@ -107,6 +107,9 @@ fn week(board: Board, seed: u64) {
             }
             _ => play::delegate(&mut team, history, &mut random),
         }
+        if step == total / 2 || step == total * 3 / 4 {
+            play::go_wrong(&mut team, history, &mut random);
+        }
         for at in 0..team.members.len() {
             let paused = team.project(at).check_not_paused();
             history.expect(paused.is_ok(), || format!("{} is paused: {paused:?}", team.members[at].name));
@@ -175,6 +178,9 @@ fn boards_are_equal(team: &Team, history: &mut History) {
 fn nothing_is_lost(team: &Team, history: &mut History) {
     for (at, member) in team.members.iter().enumerate() {
         let (name, project) = (member.name, team.project(at));
+        let code = team.git(at, &["ls-files", "--", ":(glob)*.txt", "broken"]);
+        let code: BTreeSet<String> = code.lines().map(str::to_owned).collect();
+        history.equal(&code, &history.code.clone(), || format!("{name}: what the code has"));
         let knowledge = Knowledge::new(&project).read().unwrap();
         let learned: BTreeSet<String> =
             knowledge.entries().filter_map(|entry| Some(entry.texts().first()?.1.to_owned())).collect();

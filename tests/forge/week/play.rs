@@ -1,5 +1,7 @@
 //! The steps of the week: what people, the agent and the tracker's users do.
 
+use std::collections::BTreeSet;
+
 use helmdeck_forge::Result;
 use helmdeck_forge::features::{Add as AddFeature, Features};
 use helmdeck_forge::issues::{Add, CriterionDone, Done, Edit, Issue, NewComment, Scope};
@@ -253,19 +255,64 @@ pub(super) fn delegate(team: &mut Team, history: &mut History, random: &mut Rand
     let deeds = history.of(&title);
     deeds.replace(Told::Title, "", &title);
     deeds.closed = true;
-    std::fs::write(team.members[AGENT].root.join(format!("work-{number}.txt")), "done\n").unwrap();
+    let file = format!("work-{number}.txt");
+    std::fs::write(team.members[AGENT].root.join(&file), "done\n").unwrap();
+    history.code.insert(file);
     if with_feature {
         run(team, &["verify"]);
     }
-    run(team, &["commit", &format!("Do the work {number}")]);
+    let what = format!("Do the work {number}");
+    let in_parts = random.below(2) == 0;
+    if in_parts {
+        run(team, &["commit", &what]);
+    }
     run(team, &["remember", &format!("When {number}: it works")]);
     history.learned.insert(format!("When {number}"));
-    run(team, &["done"]);
+    let last = if in_parts { vec!["done"] } else { vec!["done", &what] };
+    run(team, &last);
+    let left = team.git(AGENT, &["status", "--porcelain"]);
+    history.expect(left.is_empty(), || format!("the end left {left}"));
     let branch = team.git(AGENT, &["branch", "--show-current"]);
     team.git(AGENT, &["switch", "--quiet", "main"]);
     team.git(AGENT, &["merge", "--quiet", "--no-edit", &branch]);
-    let sync = team.run(AGENT, &["linear", "sync"]);
+    let sync = team.run(AGENT, &["tracker", "sync"]);
     assert!([0, 1].contains(&sync.code), "{}{}", sync.stdout, sync.stderr);
     team.decide(&team.project(AGENT), history, random);
     history.step(format!("Agent: does {title}: {}", started.lines().nth(1).unwrap_or_default()));
+}
+
+/// The agent breaks the code in one large commit, which the others may get, and takes it back.
+pub(super) fn go_wrong(team: &mut Team, history: &mut History, random: &mut Random) {
+    let number = history.next();
+    let run = |team: &Team, arguments: &[&str]| {
+        let ended = team.run(AGENT, arguments);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+    };
+    let contexts = |team: &Team| -> BTreeSet<String> {
+        let knowledge = Knowledge::new(&team.project(AGENT)).read().unwrap();
+        knowledge.entries().filter_map(|entry| Some(entry.texts().first()?.1.to_owned())).collect()
+    };
+    team.exchange(AGENT, history);
+    run(team, &["checkpoint", "create", "--key", &format!("WEEK-{number}"), "-m", "It works"]);
+    team.exchange(AGENT, history);
+    let good = team.git(AGENT, &["rev-parse", "HEAD"]);
+    let root = team.members[AGENT].root.clone();
+    for file in 0..12 {
+        std::fs::write(root.join(format!("wrong-{number}-{file}.txt")), "wrong\n").unwrap();
+    }
+    std::fs::write(root.join("broken"), "").unwrap();
+    team.commit(AGENT);
+    match random.below(3) {
+        0 => drop(team.exchange(AGENT, history)),
+        1 => team.pull_request(AGENT, history),
+        _ => {}
+    }
+    let known = contexts(team);
+    run(team, &["recover", "apply"]);
+    let code = team.git(AGENT, &["diff", "--name-only", &good, "HEAD", "--", ".", ":!.forge"]);
+    history.expect(code.is_empty(), || format!("the way back left {code}"));
+    // The reason of the way back is learned.
+    history.learned.extend(contexts(team).difference(&known).cloned());
+    team.exchange(AGENT, history);
+    history.step(format!("Agent: breaks the code and takes it back, {number}"));
 }

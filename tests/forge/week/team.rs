@@ -10,7 +10,7 @@ use helmdeck_core::{Clock as _, ManualClock, SystemClock};
 use helmdeck_forge::environment::Ids;
 use helmdeck_forge::issues::{Issue, Scope};
 use helmdeck_forge::{Project, ProjectEnvironment, Time, Trust};
-use helmdeck_trackers::sync::{Choice, Sync, resolve, status};
+use helmdeck_trackers::sync::{Choice, Pull, Sync, resolve, status};
 use serde_json::Value;
 
 use super::Random;
@@ -20,6 +20,8 @@ use crate::forge::fixture::{Ended, Fixture};
 
 /// Merges without guesses of renames: git takes the file of one issue for the renamed one of another.
 const MERGE: [&str; 5] = ["merge", "--quiet", "--no-edit", "-X", "find-renames=100%"];
+/// The check of the code: it has no file of this name.
+const CHECK: &str = "test ! -e broken";
 const ISSUES: &str = ".forge/linear/issues/";
 const HISTORY: &str = ".forge/linear/history/";
 
@@ -59,7 +61,11 @@ pub(super) struct Team {
 
 impl Team {
     pub(super) fn new(board: Board, seed: u64) -> Self {
-        let fixture = Fixture::light_in_memory(&format!("[files]\nper_entry = true\n{}", board.settings()));
+        let fixture = Fixture::light_in_memory(board.settings());
+        let config = std::fs::read_to_string(fixture.root().join(".forge/config.toml")).unwrap();
+        let config = config.replace("[\"true\"]", &format!("[{CHECK:?}]"));
+        fixture.write(".forge/config.toml", &config);
+        fixture.git(&["commit", "--quiet", "--all", "-m", "[session] Check"]);
         fixture.configure(&board.users_settings());
         let bare = fixture.beside("bare.git");
         let text = |path: &Path| path.to_str().unwrap().to_owned();
@@ -139,7 +145,7 @@ impl Team {
         let project = self.project(at);
         let client = self.board.client(project.config(), &self.members[at].clock);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let done = runtime.block_on(Sync::new(&project, &*client).sync(false));
+        let done = runtime.block_on(Sync::new(&project, &*client).sync(&Pull::default()));
         self.decide(&project, log, random);
         let (pulled, pushed) = done.map_err(|error| error.to_string())?;
         let changed = !pulled.added.is_empty() || !pulled.changed.is_empty() || !pulled.renamed.is_empty();
@@ -263,7 +269,8 @@ impl Team {
         all
     }
 
-    /// Pushes a branch and lets the server merge it, as the button of a pull request does: without our driver.
+    /// Pushes a branch and lets the server merge it, as the button of a pull request does: without our driver. Every
+    /// second one is squashed.
     ///
     /// Only an issue that both sides changed may conflict there; its author then merges in her clone.
     pub(super) fn pull_request(&mut self, at: usize, log: &mut History) {
@@ -275,8 +282,12 @@ impl Team {
         self.fixture.git_in(&server, &["fetch", "--quiet", "origin"]);
         self.fixture.git_in(&server, &["checkout", "--quiet", "-B", "main", "origin/main"]);
         let from = format!("origin/{branch}");
-        match self.try_git(&server, &[&MERGE[..], &[from.as_str()]].concat()) {
+        let squash: &[&str] = if self.branches.is_multiple_of(2) { &["--squash"] } else { &[] };
+        match self.try_git(&server, &[&MERGE[..], squash, &[from.as_str()]].concat()) {
             Ok(_) => {
+                if !self.fixture.git_in(&server, &["diff", "--cached", "--name-only"]).is_empty() {
+                    self.fixture.git_in(&server, &["commit", "--quiet", "-m", &branch]);
+                }
                 self.fixture.git_in(&server, &["push", "--quiet", "origin", "main"]);
                 self.merged.0 += 1;
             }
@@ -285,7 +296,7 @@ impl Team {
                     let is_issue = path.starts_with(ISSUES) || path.starts_with(HISTORY);
                     log.expect(is_issue, || format!("the server cannot merge {path}: {why}"));
                 }
-                self.fixture.git_in(&server, &["merge", "--abort"]);
+                self.fixture.git_in(&server, &["reset", "--quiet", "--hard"]);
                 self.merged.1 += 1;
             }
         }
@@ -298,7 +309,7 @@ impl Team {
         let checkout = self.fixture.beside(&format!("ci-{}", self.branches));
         let (from, to) = (format!("file://{}", self.bare.display()), checkout.to_str().unwrap().to_owned());
         self.fixture.git(&["clone", "--quiet", "--depth", "1", &from, &to]);
-        for arguments in [&["prime"][..], &["features", "list"], &["issue", "list"], &["checkpoint", "verify"]] {
+        for arguments in [&["prime"][..], &["features", "list"], &["issue", "list"], &["checkpoint", "list"]] {
             let ended = self.run_at(&checkout, arguments);
             log.expect(ended.code == 0, || format!("CI: {arguments:?}: {}{}", ended.stdout, ended.stderr));
         }

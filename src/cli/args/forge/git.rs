@@ -1,10 +1,8 @@
 //! Command line of `helmdeck forge commit`, `checkpoint`, `recover` and `hook`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::{Args, Subcommand, ValueEnum};
-
-use super::{AgentEvent, AgentName};
 
 /// `helmdeck forge commit`.
 #[derive(Debug, Args)]
@@ -33,62 +31,52 @@ pub(crate) struct CommitArgs {
     /// New invariant; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) invariant: Vec<String>,
-    /// Type of change in the conventional style: feat, fix, docs
-    #[arg(long, value_name = "KIND")]
-    pub(crate) kind: Option<String>,
     /// State that the change builds on [default: the last good checkpoint, else the first parent]
     #[arg(long, value_name = "COMMIT")]
     pub(crate) parent: Option<String>,
     /// Close the issue in the tracker when the commit is merged: adds `Closes: #12`
     #[arg(long, conflicts_with = "session_commit")]
     pub(crate) closes: bool,
-    /// Commit .forge/ too
-    #[arg(long)]
-    pub(crate) forge: bool,
 }
 
 /// `helmdeck forge hook`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HookCommand {
-    /// Install a hook; an existing hook runs first
+    /// Install a hook of git; an existing hook runs first
     Install {
         /// Hook
         #[arg(value_enum)]
         hook: HookKind,
+        /// Remove it, and restore the one before it
+        #[arg(long)]
+        remove: bool,
     },
-    /// Remove a hook and restore the one before it
-    Uninstall {
-        /// Hook
-        #[arg(value_enum)]
-        hook: HookKind,
-    },
-    /// Check a commit message, as the hook commit-msg does
-    CommitMsg {
-        /// File with the message
-        file: PathBuf,
-    },
-    /// Answer a hook of a coding agent: the briefing, an entry in the progress, or the end of the session
-    Agent {
+    /// Do the work of a hook; git and coding agents run this
+    Run {
         /// Event
-        event: AgentEvent,
-        /// Agent
-        #[arg(value_name = "AGENT")]
-        tool: AgentName,
+        #[arg(value_enum)]
+        event: HookEvent,
+        /// What git gives the hook: the file of the message, or the index; or the name of the agent
+        #[arg(value_name = "ARGUMENT")]
+        arguments: Vec<OsString>,
     },
-    /// Add the origin of a commit to its message, as the hook prepare-commit-msg does
-    PrepareCommitMsg {
-        /// File with the message
-        file: PathBuf,
-        /// Source of the message, as git names it
-        source: Option<String>,
-        /// Commit, when an old one is amended or reused
-        commit: Option<String>,
-    },
-    /// Add the memory to a commit, as the hook pre-commit does
-    PreCommit {
-        /// Index of the commit, as git names it
-        index: Option<String>,
-    },
+}
+
+/// What a hook runs at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HookEvent {
+    /// Check a commit message
+    CommitMsg,
+    /// Add the origin of a commit to its message
+    PrepareCommitMsg,
+    /// Add the memory to a commit
+    PreCommit,
+    /// Give a coding agent the briefing
+    AgentStart,
+    /// Note in the progress that a coding agent compacts its context
+    AgentCompact,
+    /// End the work session of a coding agent
+    AgentStop,
 }
 
 /// A hook.
@@ -98,7 +86,7 @@ pub(crate) enum HookKind {
     CommitMsg,
     /// Prepare a message before it is edited
     PrepareCommitMsg,
-    /// Add the memory to each commit, with `[git] commits = "with-work"`
+    /// Add the memory to each commit
     PreCommit,
 }
 
@@ -136,20 +124,6 @@ pub(crate) enum CheckpointCommand {
         /// Name, like SX9-123-v1
         name: String,
     },
-    /// Verify tags and their commits, and rewrite missing manifests
-    Verify {
-        /// Name [default: all]
-        name: Option<String>,
-    },
-    /// Delete all but the newest checkpoints of each key
-    Prune {
-        /// Number to keep for each key
-        #[arg(long, value_name = "NUMBER")]
-        keep: Option<usize>,
-        /// Delete them; without it they are only listed
-        #[arg(long)]
-        yes: bool,
-    },
 }
 
 /// `helmdeck forge recover`.
@@ -157,33 +131,18 @@ pub(crate) enum CheckpointCommand {
 pub(crate) enum RecoverCommand {
     /// Assess the distance from the last checkpoint, and propose a step
     Assess {
-        /// Use the last result instead of running the verify command
+        /// Do not run the verify command
         #[arg(long)]
         no_verify: bool,
     },
-    /// Roll back, if the assessment proposes it; no work is lost
+    /// Roll back by a commit on this branch, if the assessment proposes it; no work is lost
     Apply {
-        /// Mode [default: as configured]
-        #[arg(long, value_enum)]
-        mode: Option<RollbackMode>,
         /// Checkpoint [default: the newest usable one]
         #[arg(long, value_name = "NAME")]
         checkpoint: Option<String>,
-        /// Reason; required to roll back against the assessment
+        /// Reason [default: what was measured]
         #[arg(long, value_name = "TEXT")]
         why: Option<String>,
-        /// Folder for a new work tree, if one is needed
-        #[arg(long, value_name = "FOLDER")]
-        worktree: Option<PathBuf>,
-        /// Abandon an interrupted rollback that cannot resume; what it created stays
-        #[arg(long, conflicts_with_all = ["mode", "checkpoint", "why", "worktree"])]
-        give_up: bool,
-    },
-    /// Remove the work trees of rollbacks whose work is merged; without --yes they are only listed
-    Clean {
-        /// Remove them
-        #[arg(long)]
-        yes: bool,
     },
     /// Acknowledge a pause, so that work can resume
     Ack {
@@ -194,21 +153,4 @@ pub(crate) enum RecoverCommand {
         #[arg(long, value_name = "TOKEN")]
         token: Option<String>,
     },
-    /// Record whether an attempt to repair the work succeeded
-    Tried {
-        /// Result
-        #[arg(long)]
-        passed: bool,
-        /// What was tried
-        what: String,
-    },
-}
-
-/// Rollback mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RollbackMode {
-    /// A new branch at the checkpoint
-    Branch,
-    /// A restoring commit on the same branch
-    Restore,
 }

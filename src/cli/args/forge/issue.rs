@@ -28,25 +28,8 @@ pub(crate) enum IssueCommand {
         /// Key
         key: String,
     },
-    /// Change an issue; an empty text or list removes
+    /// Change an issue, or add a comment; an empty text or list removes
     Set(IssueEdit),
-    /// Start work: check out the branch of the issue, set the focus, mark it as in progress
-    Start {
-        /// Key
-        key: String,
-        #[command(flatten)]
-        branch: BranchArgs,
-    },
-    /// Add a comment
-    Comment {
-        /// Key
-        key: String,
-        /// Text, in Markdown
-        text: String,
-        /// Author [default: the agent]
-        #[arg(long, value_name = "NAME")]
-        by: Option<String>,
-    },
     /// Close an issue: its summary goes to .forge/linear/history/
     #[command(visible_alias = "close")]
     Done {
@@ -186,6 +169,12 @@ pub(crate) struct IssueEdit {
     /// Amount of work
     #[arg(long, value_name = "WORD")]
     pub(crate) complexity: Option<String>,
+    /// Comment to add, in Markdown
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) comment: Option<String>,
+    /// Author of the comment [default: the agent]
+    #[arg(long, value_name = "NAME", requires = "comment")]
+    pub(crate) by: Option<String>,
     /// Expected etag of the issue
     #[arg(long, value_name = "ETAG")]
     pub(crate) if_match: Option<String>,
@@ -224,9 +213,9 @@ pub(crate) struct StartWorkArgs {
 /// `helmdeck forge done`.
 #[derive(Debug, Args)]
 pub(crate) struct DoneWorkArgs {
-    /// What works now [default: the title of the issue]
-    #[arg(short = 'm', long, value_name = "TEXT")]
-    pub(crate) message: Option<String>,
+    /// What was done, for the commit of what is not committed, and for the checkpoint [default: the title of the issue]
+    #[arg(value_name = "WHAT")]
+    pub(crate) what: Option<String>,
     /// Finish although a criterion is open or a feature fails, for this reason
     #[arg(long, value_name = "WHY")]
     pub(crate) anyway: Option<String>,
@@ -247,12 +236,10 @@ pub(crate) struct DoneWorkArgs {
 /// `helmdeck forge form`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FormCommand {
-    /// List the forms in .forge/linear/templates/
-    List,
-    /// Show the fields of a form, and what can be chosen
-    Show {
-        /// Name of the form
-        name: String,
+    /// List the forms in .forge/linear/templates/, or the fields of one and what can be chosen
+    List {
+        /// Name of a form
+        name: Option<String>,
     },
     /// Add an issue with a form; at a terminal, missing fields are asked for
     New {
@@ -264,16 +251,6 @@ pub(crate) enum FormCommand {
         /// 1 urgent, 2 high, 3 normal, 4 low, 0 none
         #[arg(long, value_name = "NUMBER")]
         priority: Option<u8>,
-    },
-    /// Print the title and the description that a form makes
-    Render {
-        #[command(flatten)]
-        form: FormValues,
-    },
-    /// Check values: print every error at once; exit 1 if there is one
-    Validate {
-        #[command(flatten)]
-        form: FormValues,
     },
 }
 

@@ -1,28 +1,14 @@
 //! Command line of `helmdeck forge knowledge`, `features`, `focus`, `artifact` and `skill`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use helmdeck_core::duration::parse_duration;
 
 /// `helmdeck forge knowledge`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KnowledgeCommand {
     /// Add an entry: --approach for what works, --issue for what does not, --decision or --invariant
-    Add(LearnArgs),
-    /// Confirm that an entry still holds
-    Confirm {
-        /// Id, or its first 6 characters
-        id: String,
-    },
-    /// Replace an entry; the old one is kept as superseded
-    Supersede {
-        /// Id, or its first 6 characters
-        id: String,
-        #[command(flatten)]
-        by: LearnArgs,
-    },
+    Add(Box<LearnArgs>),
     /// Search entries
     #[command(visible_alias = "list")]
     Search {
@@ -34,25 +20,6 @@ pub(crate) enum KnowledgeCommand {
         /// Include superseded entries
         #[arg(long)]
         superseded: bool,
-    },
-    /// Print all entries
-    Export {
-        /// Format
-        #[arg(long, value_enum, default_value = "markdown")]
-        format: ExportFormat,
-    },
-    /// List entries whose files changed since
-    Drift,
-    /// Propose merges of similar entries; an etag and --yes apply them
-    Compact {
-        /// Etag of the proposal
-        #[arg(long, value_name = "ETAG", requires = "yes")]
-        etag: Option<String>,
-        /// Only merges into these entries [default: all]
-        into: Vec<String>,
-        /// Apply the change
-        #[arg(long, requires = "etag")]
-        yes: bool,
     },
 }
 
@@ -89,26 +56,18 @@ pub(crate) struct LearnArgs {
     /// Related issue
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
+    /// Entry that it replaces, by its id or its first 6 characters; the old one is kept as superseded
+    #[arg(long, value_name = "ID")]
+    pub(crate) replaces: Option<String>,
     /// Expected etag of the file
     #[arg(long, value_name = "ETAG")]
     pub(crate) if_match: Option<String>,
 }
 
-/// Export format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExportFormat {
-    /// Markdown, with a heading for each kind
-    Markdown,
-    /// One JSON object per line
-    Jsonl,
-    /// The stored file
-    Json,
-}
-
 /// `helmdeck forge features`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FeaturesCommand {
-    /// List features with their verified status
+    /// List features with their verified status, and the one to work on next
     List,
     /// Add a feature
     Add {
@@ -120,62 +79,18 @@ pub(crate) enum FeaturesCommand {
         /// Test command; repeatable
         #[arg(long, value_name = "TEST")]
         test: Vec<String>,
+        /// File or folder that it is about; repeatable [default: the packages of its tests]
+        #[arg(long, value_name = "PATH")]
+        path: Vec<String>,
         /// Step; repeatable
         #[arg(long, value_name = "TEXT")]
         step: Vec<String>,
         /// Category
         #[arg(long)]
         category: Option<String>,
-        /// A person verifies it, instead of a test
-        #[arg(long)]
-        manual: bool,
     },
-    /// Change a feature. Only `verify` can mark it as working
+    /// Change or remove a feature. Only `verify` can mark it as working
     Set(FeatureEdit),
-    /// Run the tests of features and store the results; exit 1 if one fails
-    Verify {
-        /// Ids [default: the feature of the focus]
-        ids: Vec<String>,
-        /// All features that have tests
-        #[arg(long, conflicts_with_all = ["ids", "stale"])]
-        all: bool,
-        /// Features that passed before and are untested on the current code
-        #[arg(long, conflicts_with = "ids")]
-        stale: bool,
-    },
-    /// Record that a person saw the feature work
-    Manual {
-        /// Id
-        id: String,
-        /// Artifact with the evidence
-        #[arg(long, value_name = "TRIV")]
-        evidence: String,
-        /// Name of the person
-        #[arg(long, value_name = "NAME")]
-        by: String,
-    },
-    /// Print the feature to work on next
-    Next,
-    /// Re-test some features that passed before
-    Probe {
-        /// Maximum number
-        #[arg(long)]
-        count: Option<usize>,
-    },
-    /// List changes of the contract and weakened tests
-    Audit {
-        /// Since this checkpoint [default: the newest]
-        #[arg(long, value_name = "NAME")]
-        since: Option<String>,
-    },
-    /// Remove a feature from the list
-    Remove {
-        /// Id
-        id: String,
-        /// Reason for the change of the contract
-        #[arg(long, value_name = "WHY")]
-        amend_contract: Option<String>,
-    },
 }
 
 /// `helmdeck forge features set`.
@@ -186,8 +101,8 @@ pub(crate) struct FeatureEdit {
     /// Status: `not_implemented`, `in_progress`, `failing`, `blocked` or `deferred`
     #[arg(long)]
     pub(crate) status: Option<String>,
-    /// Reason
-    #[arg(long)]
+    /// Reason of the status, or of a change of what was agreed at the last checkpoint
+    #[arg(long, value_name = "WHY")]
     pub(crate) reason: Option<String>,
     /// New name
     #[arg(long)]
@@ -195,15 +110,18 @@ pub(crate) struct FeatureEdit {
     /// New tests, replacing the old ones
     #[arg(long, value_name = "TEST")]
     pub(crate) test: Vec<String>,
+    /// New paths that it is about, replacing the old ones
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Vec<String>,
     /// New steps, replacing the old ones
     #[arg(long, value_name = "TEXT")]
     pub(crate) step: Vec<String>,
     /// What blocks it: ids, or a text
     #[arg(long, value_name = "ID")]
     pub(crate) blocked_by: Vec<String>,
-    /// Reason for the change of the contract
-    #[arg(long, value_name = "WHY")]
-    pub(crate) amend_contract: Option<String>,
+    /// Remove it from the list
+    #[arg(long, conflicts_with_all = ["status", "name", "test", "path", "step", "blocked_by"])]
+    pub(crate) remove: bool,
     /// Expected etag of the file
     #[arg(long, value_name = "ETAG")]
     pub(crate) if_match: Option<String>,
@@ -212,16 +130,8 @@ pub(crate) struct FeatureEdit {
 /// `helmdeck forge focus`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FocusCommand {
-    /// Show the focus
-    Show,
-    /// Set the focus
+    /// Set the focus, or clear it
     Set(FocusArgs),
-    /// Clear the focus
-    Clear {
-        /// Reason
-        #[arg(long)]
-        reason: Option<String>,
-    },
 }
 
 /// `helmdeck forge focus set`.
@@ -247,6 +157,9 @@ pub(crate) struct FocusArgs {
     /// Skill in use
     #[arg(long, value_name = "NAME")]
     pub(crate) skill: Option<String>,
+    /// Clear the focus
+    #[arg(long, conflicts_with_all = ["task", "issue", "feature", "file", "phase", "blocker", "skill", "if_match"])]
+    pub(crate) clear: bool,
     /// Reason
     #[arg(long)]
     pub(crate) reason: Option<String>,
@@ -297,84 +210,27 @@ pub(crate) enum ForgeArtifactCommand {
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Verify that artifacts are unchanged; exit 1 if one is not
-    Verify {
-        /// Artifact [default: all]
-        name: Option<String>,
-    },
-    /// List unused artifacts; --yes removes them
-    Gc {
-        /// Only artifacts older than this
-        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-        older: Option<Duration>,
-        /// Apply the change
-        #[arg(long)]
-        yes: bool,
-    },
-    /// Rebuild the index from the files
-    Rebuild,
-    /// Store a report of the current state
-    Snapshot,
 }
 
 /// `helmdeck forge skill`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillCommand {
-    /// List skills with their descriptions
+    /// List skills with their descriptions and problems
     List,
-    /// Print the instructions of a skill
+    /// Print the instructions of a skill, its order and its files
     Show {
         /// Name of the skill
         name: String,
     },
-    /// Print a file of a skill
-    Resource {
-        /// Name of the skill
-        name: String,
-        /// File
-        path: String,
-    },
     /// Show which skills fit a task, and why
     Match(SkillQuery),
-    /// Show the order of chained skills
-    Plan {
-        /// Names of the skills
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-    /// Record that a skill is in use
-    Activate {
-        /// Name of the skill
-        name: String,
-    },
-    /// Show how often skills matched, and how often they were used
-    Stats,
-    /// Import an Agent Skill: a folder with SKILL.md, scripts and references, or a SKILL.md alone
-    Import {
-        /// Folder or file
-        file: PathBuf,
-    },
-    /// Print a skill as SKILL.md
-    Export {
-        /// Name of the skill
-        name: String,
-        /// New folder for the skill with all its files [default: print the `SKILL.md` alone]
-        folder: Option<PathBuf>,
-    },
-    /// Import the triggers of a SKILL.md
-    SyncTriggers {
-        /// The skill
-        name: String,
-        /// File
-        file: PathBuf,
-    },
 }
 
 /// Task to match skills against.
 #[derive(Debug, Args)]
 pub(crate) struct SkillQuery {
     /// Task
-    pub(crate) text: Vec<String>,
+    pub(crate) task: Vec<String>,
     /// Related file; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<String>,

@@ -15,18 +15,8 @@ pub(crate) enum ForgeSessionCommand {
         #[arg(long, value_name = "TEXT")]
         next: Option<String>,
     },
-    /// Add knowledge: `--context`, and `--approach` or `--issue` with `--resolution`
-    Learn(super::LearnArgs),
     /// End the session
     End(EndArgs),
-    /// Run a command in the session; its exit code and duration are logged
-    Run {
-        /// Command
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-        command: Vec<String>,
-    },
-    /// Show active sessions, and whether a checkpoint is due
-    Status,
 }
 
 /// `helmdeck forge session start`.

@@ -35,14 +35,25 @@ const TRIED: &[(&str, &[&str], &str)] = &[
     (
         "features",
         &["done", "pass", "passing", "complete", "finish"],
-        "nobody marks a feature as working: `helmdeck forge features verify ID` runs its tests",
+        "nobody marks a feature as working: `helmdeck forge verify ID` runs its tests",
     ),
     ("features", &["start", "begin"], "`helmdeck forge start ID`"),
+    ("features", &["verify", "test"], "`helmdeck forge verify ID`"),
+    ("features", &["remove", "delete"], "`helmdeck forge features set ID --remove`"),
+    ("issue", &["start", "begin"], "`helmdeck forge start KEY`"),
+    ("focus", &["show", "get"], "`helmdeck forge status`"),
+    ("focus", &["clear"], "`helmdeck forge focus set --clear`"),
+    ("session", &["status", "list", "show"], "`helmdeck forge status`"),
+    ("session", &["learn"], "`helmdeck forge remember TEXT`"),
     ("features", &["show", "get"], "`helmdeck forge features list`"),
+    (
+        "knowledge",
+        &["supersede", "replace"],
+        "`helmdeck forge knowledge add --replaces ID --context WHEN --approach WHAT`",
+    ),
     ("knowledge", &["show", "get"], "`helmdeck forge knowledge search ID` shows that entry"),
     ("session", &["stop", "finish", "done"], "`helmdeck forge session end`"),
     ("checkpoint", &["apply", "restore", "rollback"], "`helmdeck forge recover apply` goes back to the last good one"),
-    ("scratch", &["clean"], "`helmdeck forge scratch --clean-older 7d`"),
 ];
 
 /// Returns what to run instead of a word that is no command here.

@@ -1,5 +1,6 @@
-//! `helmdeck forge init --agent` and `helmdeck forge hook agent`.
+//! `helmdeck forge init --agent`, and the hooks of agents.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read as _};
 
 use clap::ValueEnum as _;
@@ -7,7 +8,7 @@ use helmdeck_forge::agents::{self, Agent, AgentSetup, Event, HookInput};
 use helmdeck_forge::{Category, Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
-use crate::args::forge::{AgentEvent, AgentName};
+use crate::args::forge::AgentName;
 use crate::exit::Failure;
 
 /// Maximum size of the input of a hook, in bytes.
@@ -54,13 +55,10 @@ pub(super) fn set_up(on: &CommandContext, project: &Project, agent: Agent, yes: 
     Ok(agents::apply(project, agent, false)?)
 }
 
-/// Answers a hook. It never fails, and tells errors on stderr: an agent goes on without its memory.
-pub(super) fn hook(on: &CommandContext, event: AgentEvent, agent: AgentName) -> Answer {
-    let event = match event {
-        AgentEvent::Start => Event::Start,
-        AgentEvent::Compact => Event::Compact,
-        AgentEvent::Stop => Event::Stop,
-    };
+/// Answers a hook of an agent. It never fails for the project, and tells errors on stderr: the agent goes on.
+pub(super) fn hook(on: &CommandContext, event: Event, agent: Option<&OsString>) -> Answer {
+    let agent = agent.and_then(|name| AgentName::from_str(name.to_str()?, false).ok());
+    let agent = agent.ok_or_else(|| Error::usage("the agent is claude, codex, cursor or gemini"))?;
     let answer = match on.find() {
         Ok(Some(project)) => {
             agents::run(&project, which(agent), event, &HookInput::parse(&input())).map_err(Stop::from)

@@ -152,11 +152,6 @@ impl CommandContext {
         if exit == Exit::Ok { Ok(()) } else { Err(Failure::silent(exit).into()) }
     }
 
-    /// Returns the actor of the command.
-    pub(super) fn agent(&self) -> &str {
-        &self.environment.agent
-    }
-
     /// Says whether the output is for a program.
     pub(super) const fn is_json(&self) -> bool {
         self.output.json

@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::context::{Answer, CommandContext, Stop, unreadable};
 use super::issue::changed_text;
 use crate::args::forge::{FormCommand, FormValues};
-use crate::exit::Exit;
 use crate::output::columns;
 
 /// Limit of a file with values, in bytes.
@@ -20,7 +19,7 @@ const MAX_VALUES: u64 = 1 << 20;
 pub(super) fn run(on: &CommandContext, command: &FormCommand) -> Answer {
     use FormCommand as C;
     match command {
-        C::List => {
+        C::List { name: None } => {
             let listed = Forms::new(&on.look()?).list()?;
             on.print(&listed, || {
                 let rows: Vec<_> = listed
@@ -33,7 +32,7 @@ pub(super) fn run(on: &CommandContext, command: &FormCommand) -> Answer {
                 if rows.is_empty() { "there is no form".to_owned() } else { columns(&rows) }
             })
         }
-        C::Show { name } => {
+        C::List { name: Some(name) } => {
             let shown = Forms::new(&on.look()?).show(name)?;
             on.print(&shown, || shown_text(&shown))
         }
@@ -44,20 +43,6 @@ pub(super) fn run(on: &CommandContext, command: &FormCommand) -> Answer {
             let more = Add { labels: label.clone(), priority: *priority, ..Add::default() };
             let changed = on.change(|project| Forms::new(project).add(&form.name, &given, &more))?;
             on.print(&changed, || changed_text(&changed.issue, &changed.warnings))
-        }
-        C::Render { form } => {
-            let rendered = Forms::new(&on.look()?).render(&form.name, &values(form)?)?;
-            on.print(&rendered, || format!("{}\n\n{}", rendered.title, rendered.body))
-        }
-        C::Validate { form } => {
-            let checked = Forms::new(&on.look()?).validate(&form.name, &values(form)?)?;
-            on.print(&checked, || {
-                let errors = checked.errors.iter().map(ToString::to_string);
-                let warnings = checked.warnings.iter().map(|warning| format!("warning: {warning}"));
-                let lines: Vec<String> = errors.chain(warnings).collect();
-                if lines.is_empty() { "valid".to_owned() } else { lines.join("\n") }
-            })?;
-            CommandContext::exit(if checked.errors.is_empty() { Exit::Ok } else { Exit::Failed })
         }
     }
 }

@@ -1,17 +1,20 @@
-//! `helmdeck forge commit`, `lint-commits`, `hook`, `checkpoint` and `recover`.
+//! `helmdeck forge hook`, `checkpoint` and `recover`.
 
+use std::ffi::OsString;
 use std::path::Path;
 
-use helmdeck_forge::checkpoints::{Checkpoints, Create, Made, Prune};
+use helmdeck_forge::agents::Event;
+use helmdeck_forge::checkpoints::{Checkpoints, Create, Made, State};
 use helmdeck_forge::git::message::Severity;
 use helmdeck_forge::git::{Commits, Hook, Origin};
-use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
+use helmdeck_forge::recovery::{Ack, Applied, Apply, Assess, By, Class, Recovery};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::work::Work;
 use helmdeck_forge::{Error, Project};
 
+use super::agents;
 use super::context::{Answer, CommandContext, Stop};
-use crate::args::forge::{CheckpointCommand, HookCommand, HookKind, RecoverCommand, RollbackMode};
+use crate::args::forge::{CheckpointCommand, HookCommand, HookEvent, HookKind, RecoverCommand};
 use crate::exit::Exit;
 
 /// The longest message of a commit that is read, in bytes.
@@ -21,22 +24,6 @@ const MAX_MESSAGE: u64 = 1 << 20;
 fn origin(project: &Project) -> helmdeck_forge::Result<Origin> {
     let session = Sessions::new(project).required()?;
     Commits::new(project).origin(&session.id, &session.uuid)
-}
-
-pub(super) fn lint(on: &CommandContext, range: Option<&str>) -> Answer {
-    let project = on.look()?;
-    let range = range.map_or_else(|| Commits::new(&project).own_range(), |range| Ok(range.to_owned()))?;
-    let linted = Commits::new(&project).lint(&range)?;
-    let findings = || linted.iter().flat_map(|commit| commit.findings.iter().map(move |finding| (commit, finding)));
-    on.print(&linted, || {
-        let lines = findings().map(|(commit, finding)| {
-            let word = if finding.severity == Severity::Error { "error" } else { "warning" };
-            format!("{} {word} {}: {}", commit.oid.short(), finding.rule, finding.message)
-        });
-        lines.collect::<Vec<_>>().join("\n")
-    })?;
-    let broken = findings().any(|(_, finding)| finding.severity == Severity::Error);
-    CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
 }
 
 const fn which(hook: HookKind) -> Hook {
@@ -49,48 +36,64 @@ const fn which(hook: HookKind) -> Hook {
 
 pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
     match command {
-        HookCommand::Install { hook } => {
-            let done = on.change(|project| Commits::new(project).install_hook(which(*hook), "helmdeck"))?;
+        HookCommand::Install { hook, remove } => {
+            let done = on.change(|project| match remove {
+                false => Commits::new(project).install_hook(which(*hook), "helmdeck"),
+                true => Commits::new(project).remove_hook(which(*hook)),
+            })?;
             on.show(&done)
         }
-        HookCommand::Uninstall { hook } => {
-            let done = on.change(|project| Commits::new(project).remove_hook(which(*hook)))?;
-            on.show(&done)
-        }
-        HookCommand::CommitMsg { file } => {
-            // A hook never blocks a repository without a memory.
-            let Some(project) = on.find()? else { return on.done() };
-            let findings = Commits::new(&project).check_message(&String::from_utf8_lossy(&message(file)?));
-            on.show(&findings)?;
-            let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
-            CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
-        }
-        HookCommand::PreCommit { index } => {
-            let Some(project) = on.find()? else { return on.done() };
-            let index = index.as_deref().filter(|index| !index.is_empty());
-            // The commit is made in any case; the memory then waits for the next one.
-            if let Err(error) = Commits::new(&project).add_memory(index) {
-                on.output.note(&format!("the memory is not in this commit: {error}"));
+        HookCommand::Run { event, arguments } => match event {
+            HookEvent::CommitMsg => commit_msg(on, first(arguments)?),
+            HookEvent::PrepareCommitMsg => {
+                let source = arguments.get(1).map(|source| source.to_string_lossy());
+                prepare_commit_msg(on, first(arguments)?, source.as_deref())
             }
-            on.done()
-        }
-        HookCommand::Agent { event, tool } => super::agents::hook(on, *event, *tool),
-        HookCommand::PrepareCommitMsg { file, source, .. } => {
-            let Some(project) = on.find()? else { return on.done() };
-            let Ok(origin) = origin(&project) else { return on.done() };
-            let key = Work::new(&project).key()?;
-            // A message that is too long or not text stays unchanged: a partial one must not replace it.
-            let Ok(text) = String::from_utf8(message(file)?) else { return on.done() };
-            if text.len() as u64 > MAX_MESSAGE {
-                return on.done();
-            }
-            let prepared = Commits::new(&project).prepare_message(&text, source.as_deref(), key.as_deref(), &origin)?;
-            if let Some(text) = prepared {
-                std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
-            }
-            on.done()
-        }
+            HookEvent::PreCommit => pre_commit(on, arguments.first()),
+            HookEvent::AgentStart => agents::hook(on, Event::Start, arguments.first()),
+            HookEvent::AgentCompact => agents::hook(on, Event::Compact, arguments.first()),
+            HookEvent::AgentStop => agents::hook(on, Event::Stop, arguments.first()),
+        },
     }
+}
+
+/// Returns the file of the message.
+fn first(arguments: &[OsString]) -> Result<&Path, Error> {
+    arguments.first().map(Path::new).ok_or_else(|| Error::usage("the file with the message is missing"))
+}
+
+fn commit_msg(on: &CommandContext, file: &Path) -> Answer {
+    // A hook never blocks a repository without a memory.
+    let Some(project) = on.find()? else { return on.done() };
+    let findings = Commits::new(&project).check_message(&String::from_utf8_lossy(&message(file)?));
+    on.show(&findings)?;
+    let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
+    CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
+}
+
+fn pre_commit(on: &CommandContext, index: Option<&OsString>) -> Answer {
+    let Some(project) = on.find()? else { return on.done() };
+    let index = index.map(|index| index.to_string_lossy()).filter(|index| !index.is_empty());
+    // The commit is made in any case; the memory then waits for the next one.
+    if let Err(error) = Commits::new(&project).add_memory(index.as_deref()) {
+        on.output.note(&format!("the memory is not in this commit: {error}"));
+    }
+    on.done()
+}
+
+fn prepare_commit_msg(on: &CommandContext, file: &Path, source: Option<&str>) -> Answer {
+    let Some(project) = on.find()? else { return on.done() };
+    let Ok(origin) = origin(&project) else { return on.done() };
+    let key = Work::new(&project).key()?;
+    // A message that is too long or not text stays unchanged: a partial one must not replace it.
+    let Ok(text) = String::from_utf8(message(file)?) else { return on.done() };
+    if text.len() as u64 > MAX_MESSAGE {
+        return on.done();
+    }
+    if let Some(text) = Commits::new(&project).prepare_message(&text, source, key.as_deref(), &origin)? {
+        std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
+    }
+    on.done()
 }
 
 /// Reads a message; of one over the limit, one byte more than the limit.
@@ -152,18 +155,35 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
                 let lines = all.iter().map(|checkpoint| {
                     let commit = checkpoint.commit.as_deref().unwrap_or("-");
                     let usable = if checkpoint.can_rollback_to { "usable" } else { "not usable" };
-                    format!("{}  {}  {usable}", checkpoint.name, commit.get(..12).unwrap_or(commit))
+                    let why: String = checkpoint.notes.iter().map(|note| format!("; {note}")).collect();
+                    let state = match checkpoint.state {
+                        State::Ok => String::new(),
+                        state => format!(" ({})", state.as_str()),
+                    };
+                    format!("{}  {}  {usable}{state}{why}", checkpoint.name, commit.get(..12).unwrap_or(commit))
                 });
                 lines.collect::<Vec<_>>().join("\n")
             })
         }
         C::Show { name } => on.show(&Checkpoints::new(&on.open()?).show(name)?),
-        C::Verify { name } => on.show(&Checkpoints::new(&on.look()?).verify(name.as_deref())?),
-        C::Prune { keep, yes } => {
-            let prune = Prune { keep: *keep, dry_run: !yes };
-            on.show(&Checkpoints::new(&on.open()?).prune(&prune)?)
-        }
     }
+}
+
+/// Says what a recovery did.
+fn applied_text(applied: &Applied) -> String {
+    let Some(rollback) = &applied.rollback else { return applied.next.clone() };
+    let cut = |commit: &str| commit.get(..12).unwrap_or(commit).to_owned();
+    let branch = rollback.branch.as_deref().unwrap_or("a detached HEAD");
+    format!(
+        "rolled back to {}: {} on {branch}\n  because: {}\n  kept: {} was {}, and is in {} with what was not committed\n{}",
+        rollback.checkpoint,
+        cut(&rollback.made),
+        rollback.why,
+        branch,
+        cut(&rollback.before),
+        rollback.rescue,
+        applied.next
+    )
 }
 
 pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
@@ -173,16 +193,11 @@ pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
             on.print(&report, || report.to_string())?;
             CommandContext::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }
-        RecoverCommand::Apply { give_up: true, .. } => on.show(&Recovery::new(&on.open()?).give_up_rollback()?),
-        RecoverCommand::Apply { mode, checkpoint, why, worktree, give_up: _ } => {
-            let mode = mode.map(|mode| match mode {
-                RollbackMode::Branch => Mode::Branch,
-                RollbackMode::Restore => Mode::Restore,
-            });
-            let apply = Apply { mode, checkpoint: checkpoint.clone(), why: why.clone(), worktree: worktree.clone() };
-            on.show(&Recovery::new(&on.open()?).apply(&apply)?)
+        RecoverCommand::Apply { checkpoint, why } => {
+            let apply = Apply { checkpoint: checkpoint.clone(), why: why.clone() };
+            let applied = Recovery::new(&on.open()?).apply(&apply)?;
+            on.print(&applied, || applied_text(&applied))
         }
-        RecoverCommand::Clean { yes } => on.show(&Recovery::new(&on.open()?).clean(*yes)?),
         RecoverCommand::Ack { reason, token } => {
             let project = on.open()?;
             let by = match token {
@@ -202,10 +217,6 @@ pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
                 }
             };
             on.show(&Recovery::new(&project).ack(&Ack { reason: reason.clone(), by })?)
-        }
-        RecoverCommand::Tried { passed, what } => {
-            let tried = on.change(|project| Recovery::new(project).tried(*passed, what))?;
-            on.show(&tried)
         }
     }
 }

@@ -3,12 +3,12 @@
 use helmdeck_core::text::count;
 use helmdeck_forge::artifacts::Artifacts;
 use helmdeck_forge::issues::{
-    Add, BranchOutcome, BranchState, Criterion, CriterionDone, Done, Edit, Issue, Item, Listed, NewComment, Scope,
-    Shown, Start,
+    Add, BranchOutcome, BranchState, Changed, Criterion, CriterionDone, Done, Edit, Issue, Item, Listed, NewComment,
+    Scope, Shown,
 };
 
 use super::context::{Answer, CommandContext};
-use crate::args::forge::{BranchArgs, IssueCommand, IssueEdit, IssueFields};
+use crate::args::forge::{IssueCommand, IssueEdit, IssueFields};
 use crate::output::columns;
 
 pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
@@ -30,23 +30,6 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
             on.print(&shown, || shown_text(&shown))
         }
         C::Set(arguments) => set(on, arguments),
-        C::Start { key, branch } => {
-            let started = on.change(|project| project.issues().start(key, &wish(branch)))?;
-            on.print(&started, || {
-                let mut lines = vec![line(&started.issue)];
-                lines.extend(started.branch.as_ref().map(branch_line));
-                lines.extend(criteria(&started.issue));
-                lines.extend(started.warnings.iter().map(|warning| format!("warning: {warning}")));
-                lines.join("\n")
-            })
-        }
-        C::Comment { key, text, by } => {
-            let comment = NewComment { text: text.clone(), by: by.clone() };
-            let changed = on.change(|project| project.issues().comment(key, &comment))?;
-            on.print(&changed, || {
-                format!("{}: {}", changed.issue.linear_id, count(changed.issue.comments.len(), "comment"))
-            })
-        }
         C::Done { key, anyway, cancelled, what, why, learned } => {
             let done = Done {
                 anyway: anyway.clone(),
@@ -72,11 +55,6 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
 pub(super) fn list(on: &CommandContext, scope: Scope) -> Answer {
     let listed = on.look()?.issues().list(scope)?;
     on.print(&listed, || list_text(&listed))
-}
-
-/// Returns how the branch of an issue is checked out.
-pub(super) fn wish(branch: &BranchArgs) -> Start {
-    Start { branch: branch.branch.clone(), no_branch: branch.no_branch }
 }
 
 fn add(on: &CommandContext, fields: &IssueFields) -> Answer {
@@ -134,8 +112,18 @@ fn set(on: &CommandContext, arguments: &IssueEdit) -> Answer {
         complexity: arguments.complexity.clone(),
     };
     let if_match = arguments.if_match.as_deref();
-    let changed = on.change(|project| project.issues().set(&arguments.key, &edit, if_match))?;
-    on.print(&changed, || changed_text(&changed.issue, &changed.warnings))
+    let comment = arguments.comment.clone().map(|text| NewComment { text, by: arguments.by.clone() });
+    let changed = on.change(|project| {
+        let changed = project.issues().set(&arguments.key, &edit, if_match)?;
+        let Some(comment) = &comment else { return Ok(changed) };
+        let commented = project.issues().comment(&arguments.key, comment)?;
+        Ok(Changed { warnings: changed.warnings, ..commented })
+    })?;
+    on.print(&changed, || {
+        let text = changed_text(&changed.issue, &changed.warnings);
+        let comments = comment.as_ref().map(|_| count(changed.issue.comments.len(), "comment"));
+        comments.map_or_else(|| text.clone(), |comments| format!("{text}\n  {comments}"))
+    })
 }
 
 pub(super) fn changed_text(issue: &Issue, warnings: &[String]) -> String {

@@ -1,32 +1,31 @@
-//! `helmdeck forge knowledge`, `features`, `focus`, `artifact` and `skill`.
+//! `helmdeck forge knowledge`, `features`, `verify`, `focus`, `artifact` and `skill`.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 
 use helmdeck_core::text::count;
 use helmdeck_forge::Error;
-use helmdeck_forge::artifacts::{Artifacts, Filter, Gc, Kind, Put};
-use helmdeck_forge::features::{Add, BlockedBy, Edit, Features, Manual, Problem, Status, Verified, Which, is_id};
+use helmdeck_forge::artifacts::{Artifacts, Filter, Kind, Put};
+use helmdeck_forge::config::LinearMode;
+use helmdeck_forge::features::{Add, BlockedBy, Edit, Features, Item, Problem, Status, TestRun, Verified, is_id};
 use helmdeck_forge::focus::SetFocus;
-use helmdeck_forge::knowledge::{Format, Knowledge, Learning, Search, What};
+use helmdeck_forge::invariants::{Checked, State};
+use helmdeck_forge::knowledge::{Knowledge, Learning, Search, What};
 use helmdeck_forge::sessions::Sessions;
-use helmdeck_forge::skills::{Query, Skills};
+use helmdeck_forge::skills::{Query, Skill, Skills};
 use helmdeck_forge::triv::Reference;
-use helmdeck_forge::work::Work;
+use helmdeck_forge::work::{Verify, Work};
 use serde_json::Value;
 
 use super::context::{Answer, CommandContext};
 use crate::args::forge::{
-    ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
-    KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
+    ArtifactKind, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand, KnowledgeCommand,
+    LearnArgs, SkillCommand, SkillQuery,
 };
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::output::columns;
 
-/// Limit of a file that is imported, in bytes.
-const MAX_TEXT: u64 = 1 << 20;
-
 /// Makes a learning of the arguments.
-pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {
+fn learning(arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     let context = text(&arguments.context);
     let what = if arguments.invariant.is_some() {
@@ -54,17 +53,13 @@ pub(super) fn knowledge(on: &CommandContext, command: &KnowledgeCommand) -> Answ
     match command {
         C::Add(arguments) => {
             let if_match = arguments.if_match.as_deref();
-            let added = on.change(|project| Knowledge::new(project).add(&of_session(project, arguments)?, if_match))?;
-            on.show(&added)
-        }
-        C::Confirm { id } => {
-            let confirmed = on.change(|project| Knowledge::new(project).confirm(id, None))?;
-            on.show(&confirmed)
-        }
-        C::Supersede { id, by } => {
-            let if_match = by.if_match.as_deref();
+            let Some(id) = &arguments.replaces else {
+                let added =
+                    on.change(|project| Knowledge::new(project).add(&of_session(project, arguments)?, if_match))?;
+                return on.show(&added);
+            };
             let superseded =
-                on.change(|project| Knowledge::new(project).supersede(id, &of_session(project, by)?, if_match))?;
+                on.change(|project| Knowledge::new(project).supersede(id, &of_session(project, arguments)?, if_match))?;
             on.show(&superseded)
         }
         C::Search { words, limit, superseded } => {
@@ -72,114 +67,101 @@ pub(super) fn knowledge(on: &CommandContext, command: &KnowledgeCommand) -> Answ
                 Search { query: words.join(" "), limit: Some(*limit), superseded: *superseded, ..Search::default() };
             on.show(&Knowledge::new(&on.look()?).search(&search)?)
         }
-        C::Export { format } => {
-            let format = match format {
-                ExportFormat::Markdown => Format::Markdown,
-                ExportFormat::Jsonl => Format::Jsonl,
-                ExportFormat::Json => Format::Json,
-            };
-            let text = Knowledge::new(&on.look()?).export(format)?;
-            on.print(&text, || text.clone())
-        }
-        C::Drift => on.show(&Knowledge::new(&on.look()?).drift()?),
-        C::Compact { etag: Some(etag), into, .. } => {
-            let compacted = on.change(|project| Knowledge::new(project).compact(etag, into))?;
-            on.show(&compacted)
-        }
-        C::Compact { etag: None, .. } => on.show(&Knowledge::new(&on.look()?).propose()?),
     }
 }
 
 pub(super) fn features(on: &CommandContext, command: &FeaturesCommand) -> Answer {
     use FeaturesCommand as C;
     match command {
-        C::List => {
-            let listed = Features::new(&on.look()?).list(true)?;
-            on.print(&listed, || {
-                let rows: Vec<_> = listed
-                    .features
-                    .iter()
-                    .map(|item| {
-                        let standing = serde_json::to_value(item.standing).unwrap_or_default();
-                        let standing = standing.as_str().unwrap_or_default().to_owned();
-                        vec![item.feature.id.clone(), standing, item.feature.name.clone()]
-                    })
-                    .collect();
-                format!("{}{} of {} pass", columns(&rows), listed.counts.passing, listed.counts.counted)
-            })
-        }
-        C::Add { name, id, test, step, category, manual } => {
+        C::List => list_features(on),
+        C::Add { name, id, test, path, step, category } => {
             let add = Add {
                 id: id.clone(),
                 name: name.clone(),
                 tests: test.clone(),
+                paths: path.clone(),
                 steps: step.clone(),
                 category: category.clone(),
                 blocked_by: None,
-                manual: *manual,
             };
             let added = on.change(|project| Features::new(project).add(&add, None))?;
             on.show(&added)
         }
         C::Set(arguments) => set(on, arguments),
-        C::Verify { ids, all, stale } => verify(on, ids, *all, *stale),
-        C::Manual { id, evidence, by } => {
-            let manual = Manual { evidence: evidence.clone(), by: by.clone() };
-            let changed = on.change(|project| Features::new(project).manual(id, &manual))?;
-            on.show(&changed)
-        }
-        C::Next => on.show(&Features::new(&on.look()?).next()?),
-        C::Probe { count } => {
-            let probed = on.change(|project| Features::new(project).probe(*count))?;
-            on.show(&probed)?;
-            CommandContext::exit(if probed.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
-        }
-        C::Audit { since } => on.show(&Features::new(&on.look()?).audit(since.as_deref())?),
-        C::Remove { id, amend_contract } => {
-            let changed = on.change(|project| Features::new(project).remove(id, amend_contract.as_deref(), None))?;
-            on.show(&changed)
-        }
     }
+}
+
+/// Lists the features, how many pass, and the one to work on next.
+fn list_features(on: &CommandContext) -> Answer {
+    let project = on.look()?;
+    let (listed, next) = (Features::new(&project).list()?, Features::new(&project).next()?);
+    let mut data = serde_json::to_value(&listed).map_err(Failure::internal)?;
+    data["next"] = serde_json::to_value(&next).map_err(Failure::internal)?;
+    on.print(&data, || {
+        let row = |item: &Item| vec![item.feature.id.clone(), item.standing.to_string(), item.feature.name.clone()];
+        let rows: Vec<_> = listed.features.iter().map(row).collect();
+        let next = next.iter().map(|next| format!("\nnext: {} {}", next.feature.id, next.feature.name));
+        format!("{}{}{}", columns(&rows), listed.counts, next.collect::<String>())
+    })
 }
 
 /// Maximum number of lines of a failed test's output.
 const TEST_LINES: usize = 12;
 
-/// Returns what a verification found, with the end of the output of what failed.
-fn verified_text(verified: &Verified) -> String {
-    let problem = verified.problem.map_or("passes", Problem::as_str);
-    let mut lines = vec![format!("{} {problem}: {} ran", verified.id, count(verified.executed, "test"))];
-    for run in &verified.runs {
+/// Returns what a verification found: a line for each feature, then what ran, with the output of what failed.
+fn verified_text(all: &[Verified]) -> String {
+    let mut lines = Vec::new();
+    let mut runs: Vec<&TestRun> = Vec::new();
+    for verified in all {
+        let problem = verified.problem.map_or("passes", Problem::as_str);
+        lines.push(format!("{} {problem}: {} ran", verified.id, count(verified.executed, "test")));
+        lines.extend(verified.hint.iter().map(|hint| format!("  hint: {hint}")));
+        for run in &verified.runs {
+            if !runs.contains(&run) {
+                runs.push(run);
+            }
+        }
+    }
+    for run in runs {
         let end = match run.exit {
             Some(exit) => format!("exit {exit}"),
             None if run.timed_out => "timed out".to_owned(),
             None => "did not run".to_owned(),
         };
-        lines.push(format!("  {} ({}, {} ms, {end})", run.command, count(run.executed, "test"), run.ms));
+        lines.push(format!("{} ({}, {} ms, {end})", run.command, count(run.executed, "test"), run.ms));
         if run.exit != Some(0) {
-            let all: Vec<&str> = run.output.lines().collect();
-            lines.extend(all[all.len().saturating_sub(TEST_LINES)..].iter().map(|line| format!("    {line}")));
+            let output: Vec<&str> = run.output.lines().collect();
+            // What Rust says of a failed assertion comes before its backtrace.
+            let panic = output.iter().position(|line| line.contains(" panicked at "));
+            let from = panic.unwrap_or(output.len().saturating_sub(TEST_LINES));
+            lines.extend(output[from..].iter().take(TEST_LINES).map(|line| format!("    {line}")));
         }
     }
-    lines.extend(verified.evidence.iter().map(|evidence| format!("  evidence {evidence}")));
-    lines.extend(verified.hint.iter().map(|hint| format!("  hint: {hint}")));
+    let evidence: BTreeSet<&String> = all.iter().filter_map(|verified| verified.evidence.as_ref()).collect();
+    lines.extend(evidence.into_iter().map(|evidence| format!("evidence {evidence}")));
     lines.join("\n")
 }
 
-pub(super) fn verify(on: &CommandContext, ids: &[String], all: bool, stale: bool) -> Answer {
-    let which = match (ids, all, stale) {
-        (_, true, _) => Which::All,
-        (_, _, true) => Which::Stale,
-        ([], ..) => Which::Named(Work::new(&on.open()?).features()?),
-        (ids, ..) => Which::Named(ids.to_vec()),
-    };
-    let verified = on.change(|project| Features::new(project).verify_each(&which))?;
-    let text = || verified.iter().map(verified_text).collect::<Vec<_>>().join("\n");
-    match (&which, verified.as_slice()) {
-        (Which::Named(_), [one]) => on.print(one, text)?,
-        (_, all) => on.print(&all, text)?,
-    }
-    CommandContext::exit(if verified.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
+/// Returns what the checks of the invariants found: the broken ones, and how many hold.
+fn invariants_text(checked: &Checked) -> String {
+    let broken = checked.results.iter().filter(|outcome| outcome.state != State::Holds);
+    let mut lines: Vec<String> = broken
+        .map(|outcome| {
+            let end: Vec<String> = outcome.output.lines().map(|line| format!("\n    {line}")).collect();
+            format!("invariant broken ({}): {}\n  {}{}", outcome.severity, outcome.text, outcome.check, end.concat())
+        })
+        .collect();
+    lines.push(format!("invariants: {} of {} hold", checked.passed, checked.checked));
+    lines.join("\n")
+}
+
+pub(super) fn verify(on: &CommandContext, verify: &Verify) -> Answer {
+    let verification = on.change(|project| Work::new(project).verify(verify))?;
+    on.print(&verification, || {
+        let features = std::iter::once(verified_text(&verification.features)).filter(|text| !text.is_empty());
+        features.chain(verification.invariants.iter().map(invariants_text)).collect::<Vec<_>>().join("\n")
+    })?;
+    CommandContext::exit(if verification.passed { Exit::Ok } else { Exit::Failed })
 }
 
 fn set(on: &CommandContext, arguments: &FeatureEdit) -> Answer {
@@ -190,6 +172,11 @@ fn set(on: &CommandContext, arguments: &FeatureEdit) -> Answer {
         ),
         None => None,
     };
+    let (id, if_match) = (&arguments.id, arguments.if_match.as_deref());
+    if arguments.remove {
+        let removed = on.change(|project| Features::new(project).remove(id, arguments.reason.as_deref(), if_match))?;
+        return on.show(&removed);
+    }
     let some = |list: &Vec<String>| Some(list.clone()).filter(|list| !list.is_empty());
     let blocked_by = match arguments.blocked_by.as_slice() {
         [] => None,
@@ -203,26 +190,21 @@ fn set(on: &CommandContext, arguments: &FeatureEdit) -> Answer {
         blocked_by,
         name: arguments.name.clone(),
         tests: some(&arguments.test),
+        paths: some(&arguments.path),
         steps: some(&arguments.step),
-        amend_contract: arguments.amend_contract.clone(),
         ..Edit::default()
     };
-    let if_match = arguments.if_match.as_deref();
-    let changed = on.change(|project| Features::new(project).set(&arguments.id, &edit, if_match))?;
+    let changed = on.change(|project| Features::new(project).set(id, &edit, if_match))?;
     on.show(&changed)
 }
 
 pub(super) fn focus(on: &CommandContext, command: &FocusCommand) -> Answer {
     match command {
-        FocusCommand::Show => {
-            let project = on.look()?;
-            on.show(&Sessions::new(&project).focus_now()?.show()?)
-        }
-        FocusCommand::Set(arguments) => set_focus(on, arguments),
-        FocusCommand::Clear { reason } => {
-            let cleared = on.change(|project| Sessions::new(project).clear_focus(reason.as_deref()))?;
+        FocusCommand::Set(arguments) if arguments.clear => {
+            let cleared = on.change(|project| Sessions::new(project).clear_focus(arguments.reason.as_deref()))?;
             on.show(&cleared)
         }
+        FocusCommand::Set(arguments) => set_focus(on, arguments),
     }
 }
 
@@ -240,7 +222,14 @@ fn set_focus(on: &CommandContext, arguments: &FocusArgs) -> Answer {
         session: None,
         if_match: arguments.if_match.clone(),
     };
-    let set = on.change(|project| Sessions::new(project).set_focus(&change))?;
+    let set = on.change(|project| {
+        let key = change.linear_issue.as_deref().filter(|key| !key.is_empty());
+        if let Some(key) = key.filter(|_| project.config().linear.mode != LinearMode::Off) {
+            // An unknown key is refused.
+            project.issues().show(key)?;
+        }
+        Sessions::new(project).set_focus(&change)
+    })?;
     on.show(&set)
 }
 
@@ -272,98 +261,49 @@ pub(super) fn artifact(on: &CommandContext, command: &ForgeArtifactCommand) -> A
             let filter = Filter { kind: what.map(kind), limit: *limit, ..Filter::default() };
             on.show(&Artifacts::new(&on.look()?).list(&filter)?)
         }
-        C::Verify { name } => {
-            let verified = Artifacts::new(&on.look()?).verify(name.as_deref())?;
-            on.show(&verified)?;
-            CommandContext::exit(if verified.ok { Exit::Ok } else { Exit::Failed })
-        }
-        C::Gc { older, yes } => {
-            let gc = Gc { older: *older, apply: *yes, ..Gc::default() };
-            let gone = on.change(|project| Artifacts::new(project).gc(&gc))?;
-            on.show(&gone)
-        }
-        C::Rebuild => {
-            let rebuilt = on.change(|project| Artifacts::new(project).rebuild())?;
-            on.show(&rebuilt)
-        }
-        C::Snapshot => {
-            let stored = on.change(|project| Artifacts::new(project).snapshot())?;
-            on.show(&stored)
-        }
     }
 }
 
 pub(super) fn skill(on: &CommandContext, command: &SkillCommand) -> Answer {
     use SkillCommand as C;
-    let by = || on.agent().to_owned();
     match command {
         C::List => {
             let skills = Skills::new(&on.look()?).list()?;
-            on.print(&skills, || {
-                let rows: Vec<_> = skills
-                    .iter()
-                    .map(|skill| {
-                        let valid = if skill.valid { "" } else { "invalid: " };
-                        vec![skill.name.clone(), format!("{valid}{}", skill.description)]
-                    })
-                    .collect();
-                columns(&rows)
-            })
+            on.print(&skills, || columns(&skills.iter().flat_map(skill_rows).collect::<Vec<_>>()))
         }
         C::Show { name } => {
             let shown = Skills::new(&on.open()?).show(name)?;
-            on.print(&shown, || shown.instructions.clone())
+            on.print(&shown, || {
+                let mut text = shown.instructions.trim_end().to_owned();
+                if shown.order.len() > 1 {
+                    text.push_str(&format!("\n\norder: {}", shown.order.join(", ")));
+                }
+                if !shown.files.is_empty() {
+                    text.push_str(&format!("\n\nfiles:\n  {}", shown.files.join("\n  ")));
+                }
+                text
+            })
         }
-        C::Resource { name, path } => {
-            let bytes = Skills::new(&on.open()?).resource(name, path)?;
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            on.print(&text, || text.clone())
-        }
-        C::Match(query) => {
-            let found = on.change(|project| Skills::new(project).ask(&asked(query), &by()))?;
+        C::Match(SkillQuery { task, file, label }) => {
+            let query = Query { task: task.join(" "), files: file.clone(), labels: label.clone() };
+            let found = Skills::new(&on.look()?).matching(&query)?;
             if found.is_empty() {
                 return on.print(&found, || "no skill matches".to_owned());
             }
             on.show(&found)
         }
-        C::Plan { names } => {
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            on.show(&Skills::new(&on.open()?).plan(&names)?)
-        }
-        C::Activate { name } => {
-            let activated = on.change(|project| Skills::new(project).activate(name, &by()))?;
-            on.show(&activated)
-        }
-        C::Stats => on.show(&Skills::new(&on.look()?).stats()?),
-        C::Import { file } => {
-            let taken = on.change(|project| Skills::new(project).import_path(file))?;
-            on.show(&taken)
-        }
-        C::Export { name, folder: Some(folder) } => {
-            let files = Skills::new(&on.open()?).export_to(name, folder)?;
-            on.print(&files, || files.join("\n"))
-        }
-        C::Export { name, folder: None } => {
-            let text = Skills::new(&on.open()?).export(name)?;
-            on.print(&text, || text.clone())
-        }
-        C::SyncTriggers { name, file } => {
-            let text = read(file)?;
-            let synced = on.change(|project| Skills::new(project).sync_triggers(name, &text))?;
-            on.show(&synced)
-        }
     }
 }
 
-fn asked(query: &SkillQuery) -> Query {
-    Query { text: query.text.join(" "), files: query.file.clone(), labels: query.label.clone() }
-}
-
-fn read(file: &Path) -> helmdeck_forge::Result<String> {
-    use std::io::Read as _;
-
-    let io = |error| super::context::unreadable(file, &error);
-    let mut text = String::new();
-    std::fs::File::open(file).map_err(io)?.take(MAX_TEXT).read_to_string(&mut text).map_err(io)?;
-    Ok(text)
+/// Returns a skill as rows: its description, or why it cannot be used, and its warnings.
+fn skill_rows(skill: &Skill) -> Vec<Vec<String>> {
+    let about = match skill.is_valid() {
+        true => skill.description.clone(),
+        false => format!("invalid: {}: {}", skill.path, skill.why_invalid()),
+    };
+    let mut rows = vec![vec![skill.name.clone(), about]];
+    for warning in &skill.warnings {
+        rows.push(vec![String::new(), format!("warning: {}: {}", skill.path, warning.text())]);
+    }
+    rows
 }

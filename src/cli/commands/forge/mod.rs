@@ -7,10 +7,10 @@ mod context;
 mod form;
 mod git;
 mod issue;
-mod linear;
 mod memory;
 mod session;
 mod text;
+mod tracker;
 mod work;
 
 use std::path::Path;
@@ -21,20 +21,20 @@ use helmdeck_forge::health::{Colour, Health};
 use helmdeck_forge::init::Init;
 use helmdeck_forge::issues::Scope;
 use helmdeck_forge::repair::{RepairRequest, Source};
-use helmdeck_forge::scratch::Scratch;
 use helmdeck_forge::sessions::Sessions;
+use helmdeck_forge::work::Verify;
 use helmdeck_forge::{Error, Project, Time, Trust};
 use serde_json::{Value, json};
 
 use self::context::{Answer, CommandContext, NO_MEMORY, Stop};
 use self::text::{health_text, init_text, plain, trust_text};
-use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeSessionCommand};
+use crate::args::forge::{ForgeArgs, ForgeCommand, ForgeSessionCommand};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::signals::end_after;
 
-/// Time limit for sending waiting events.
+/// Time limit for sending waiting events and reading those of the server.
 const SEND: Duration = Duration::from_secs(10);
 /// Interval of `health --watch`.
 const LOOK: Duration = Duration::from_secs(2);
@@ -88,11 +88,9 @@ const fn runs_checks(command: &ForgeCommand) -> bool {
     use ForgeCommand as C;
     matches!(
         command,
-        C::Features(_)
-            | C::Verify { .. }
+        C::Verify { .. }
             | C::Start(_)
             | C::Done(_)
-            | C::Invariants
             | C::Checkpoint(_)
             | C::Recover(_)
             | C::Session(ForgeSessionCommand::Start(_))
@@ -158,31 +156,21 @@ impl CommandContext {
             C::Repair { path, yes, from } => self.repair(path.as_deref(), *yes, from.as_deref()),
             C::Knowledge(command) => memory::knowledge(self, command),
             C::Features(command) => memory::features(self, command),
-            C::Invariants => {
-                let checked = helmdeck_forge::invariants::check(&self.look()?)?;
-                self.show(&checked)?;
-                Self::exit(if checked.holds { Exit::Ok } else { Exit::Failed })
-            }
-            C::Architecture => self.show(&helmdeck_forge::architecture::check(&self.look()?)?),
             C::Focus(command) => memory::focus(self, command),
             C::Artifact(command) => memory::artifact(self, command),
             C::Skill(command) => memory::skill(self, command),
-            C::Scratch { clean_older: None, .. } => self.show(&Scratch::new(&self.look()?).usage()?),
-            C::Scratch { clean_older: Some(older), dry_run } => {
-                let cleaned = self.change(|project| Scratch::new(project).clean(*older, *dry_run))?;
-                self.show(&cleaned)
-            }
             C::Commit(arguments) => work::commit(self, arguments),
             C::Start(arguments) => work::start(self, arguments),
             C::Done(arguments) => work::done(self, arguments),
             C::Status => work::status(self),
             C::Ready => issue::list(self, Scope::Ready),
-            C::Verify { ids, all, stale } => memory::verify(self, ids, *all, *stale),
+            C::Verify { ids, all, stale } => {
+                memory::verify(self, &Verify { ids: ids.clone(), all: *all, stale: *stale })
+            }
             C::Remember { text } => work::remember(self, text),
             C::Issue(command) => issue::run(self, command),
             C::Form(command) => form::run(self, command),
-            C::Linear(command) => linear::run(self, command),
-            C::LintCommits { range } => git::lint(self, range.as_deref()),
+            C::Tracker(command) => tracker::run(self, command),
             C::Hook(command) => git::hook(self, command),
             C::Checkpoint(command) => git::checkpoint(self, command),
             C::Recover(command) => git::recover(self, command),
@@ -194,7 +182,8 @@ impl CommandContext {
                 self.print(&primed, || primed.text.clone())
             }
             C::Health { watch, exit_code } => self.health(*watch, *exit_code),
-            C::Events(command) => self.events(command),
+            C::Events { lines, after, since, server } => self.events(*lines, *after, since.as_deref(), *server),
+            C::Export { folder } => self.export(folder.as_deref()),
             C::MergeDriver { base, ours, theirs, path } => {
                 let driven =
                     helmdeck_forge::merge::drive(&self.folder, self.environment.clone(), base, ours, theirs, path)?;
@@ -303,33 +292,38 @@ impl CommandContext {
         }
     }
 
-    fn events(&self, command: &EventsCommand) -> Answer {
+    /// Prints events of the journal, or of the event server once the waiting ones are sent.
+    fn events(&self, lines: Option<usize>, after: u64, since: Option<&str>, server: bool) -> Answer {
         let project = self.look()?;
-        let replayed = match command {
-            EventsCommand::Status => return self.show(&Events::new(&project).status()?),
-            EventsCommand::Send => {
-                let drained = Events::new(&project).drain(SEND)?;
-                self.show(&drained)?;
-                let is_sent = drained.waiting == 0 && drained.error.is_none();
-                return Self::exit(if is_sent { Exit::Ok } else { Exit::Failed });
-            }
-            EventsCommand::Tail { lines } => Events::new(&project).tail(*lines)?,
-            EventsCommand::Replay { after, since, of, server } => {
-                let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
-                let replay = Replay { after: *after, since, session: of.clone(), ..Replay::default() };
-                if *server {
-                    Events::new(&project).replay_stored(&replay, SEND)?
-                } else {
-                    Events::new(&project).replay(&replay)?
-                }
-            }
+        let events = Events::new(&project);
+        let since = since.map(Time::parse).transpose().map_err(Error::usage)?;
+        let replay = Replay { after, since, last: lines, ..Replay::default() };
+        let replayed = if server {
+            events.drain(SEND)?;
+            events.replay_stored(&replay, SEND)?
+        } else {
+            events.replay(&replay)?
         };
-        self.print(&replayed, || {
+        let waiting = events.waiting()?;
+        let mut data = serde_json::to_value(&replayed).map_err(Failure::internal)?;
+        data["waiting"] = waiting.into();
+        self.print(&data, || {
             let lines = replayed.events.iter().map(|event| {
                 let session = event.session.as_deref().unwrap_or("-");
                 format!("{}  {:>5}  {}  {session}", event.ts.seconds(), event.seq, event.kind)
             });
-            lines.collect::<Vec<_>>().join("\n")
+            let waits = (waiting > 0).then(|| format!("{waiting} wait for the event server"));
+            lines.chain(waits).collect::<Vec<_>>().join("\n")
         })
+    }
+
+    /// Prints the documents of the long-term memory, or writes them into a folder.
+    fn export(&self, folder: Option<&Path>) -> Answer {
+        let export = helmdeck_forge::export::export(&self.look()?)?;
+        let Some(folder) = folder else {
+            return self.print(&export, || serde_json::to_string_pretty(&export).unwrap_or_default());
+        };
+        let paths = export.write(&self.process.absolute(folder)?)?;
+        self.print(&paths, || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join("\n"))
     }
 }

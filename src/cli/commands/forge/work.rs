@@ -3,13 +3,13 @@
 use helmdeck_core::text::count;
 use helmdeck_forge::git::{Commits, NewCommit};
 use helmdeck_forge::knowledge::{Learning, What};
-use helmdeck_forge::sessions::{Finished as Ended, Sessions, Start as StartSession};
+use helmdeck_forge::sessions::{Finished as Ended, Session, Sessions, Start as StartSession};
 use helmdeck_forge::work::{Done, Finished, Short, ShortCommit, Start, Started, Status, Work, no_key};
 use helmdeck_forge::{Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
 use super::issue::{branch_line, criteria, line};
-use super::linear::{self, Moment};
+use super::tracker::{self, Moment};
 use crate::args::forge::{CommitArgs, DoneWorkArgs, StartWorkArgs};
 use crate::exit::Exit;
 
@@ -26,7 +26,7 @@ pub(super) fn start(on: &CommandContext, arguments: &StartWorkArgs) -> Answer {
         },
     };
     let project = on.open()?;
-    linear::at(on, &project, Moment::Start);
+    tracker::at(on, &project, Moment::Start);
     let started = Work::new(&project).start(&start)?;
     on.print(&started, || started_text(&started))?;
     CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
@@ -75,14 +75,12 @@ pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
     let new = NewCommit {
         key,
         session_commit: arguments.session_commit,
-        kind: arguments.kind.clone(),
         subject: subject.clone(),
         what: if arguments.what.is_empty() { vec![subject.clone()] } else { arguments.what.clone() },
         why: why.unwrap_or_else(|| subject.clone()),
         learned: arguments.learned.clone(),
         invariants: arguments.invariant.clone(),
         paths: arguments.paths.clone(),
-        forge: arguments.forge,
         closes: arguments.closes,
         parent: arguments.parent.clone(),
     };
@@ -125,7 +123,6 @@ fn short(on: &CommandContext, arguments: &CommitArgs) -> Answer {
         why,
         key,
         learned: arguments.learned.clone(),
-        kind: arguments.kind.clone(),
         closes: arguments.closes,
         paths: paths.to_vec(),
     };
@@ -159,7 +156,7 @@ fn some(all: &[String]) -> String {
 
 pub(super) fn done(on: &CommandContext, arguments: &DoneWorkArgs) -> Answer {
     let done = Done {
-        message: arguments.message.clone(),
+        message: arguments.what.clone(),
         anyway: arguments.anyway.clone(),
         learned: learned(&arguments.learned)?,
         next: arguments.next.clone(),
@@ -168,7 +165,7 @@ pub(super) fn done(on: &CommandContext, arguments: &DoneWorkArgs) -> Answer {
     };
     let project = on.open()?;
     let finished = Work::new(&project).done(&done)?;
-    linear::at(on, &project, Moment::End);
+    tracker::at(on, &project, Moment::End);
     on.print(&finished, || finished_text(&finished))
 }
 
@@ -184,7 +181,7 @@ pub(super) fn learned(texts: &[String]) -> helmdeck_forge::Result<Vec<Learning>>
 }
 
 fn finished_text(finished: &Finished) -> String {
-    let mut lines: Vec<String> = finished.checkpoint.iter().cloned().collect();
+    let mut lines: Vec<String> = finished.committed.iter().chain(&finished.checkpoint).cloned().collect();
     if let Some(closed) = &finished.issue {
         lines.push(format!("{} is closed: {}", closed.key, closed.path));
     }
@@ -212,13 +209,22 @@ pub(super) fn status(on: &CommandContext) -> Answer {
     on.print(&status, || status_text(&status))
 }
 
+fn session_line(session: &Session) -> String {
+    let Session { id, agent, started_at, seen_at, .. } = session;
+    let left = session.abandoned.iter().map(|why| format!(", abandoned: {why}")).collect::<String>();
+    format!("session {id} of {agent}, since {}, last command at {}{left}", started_at.seconds(), seen_at.seconds())
+}
+
 fn status_text(status: &Status) -> String {
     let mut lines = Vec::new();
     lines.extend(status.paused.iter().map(|why| format!("PAUSED: {why}")));
     lines.push(match &status.session {
-        Some(session) => format!("session {} of {}, since {}", session.id, session.agent, session.started_at.seconds()),
+        Some(session) => session_line(session),
         None => "no session".to_owned(),
     });
+    let own = status.session.as_ref().map(|session| session.id.as_str());
+    let others = status.sessions.iter().filter(|session| Some(session.id.as_str()) != own);
+    lines.extend(others.map(|session| format!("  besides: {}", session_line(session))));
     let active = status.session.is_some();
     if let Some(issue) = status.issue.as_ref().filter(|_| active) {
         lines.push(format!("issue {}", line(issue)));
@@ -241,7 +247,7 @@ fn status_text(status: &Status) -> String {
     }
     let (issues, features) = (&status.issues, &status.features);
     lines.push(format!("issues: {} open, {} ready, {} done", issues.open, issues.ready, issues.done));
-    lines.push(format!("features: {} of {} pass", features.passing, features.counted));
+    lines.push(format!("features: {features}"));
     if let Some(trouble) = &status.tracker {
         let mut parts = Vec::new();
         if trouble.outbox_failed > 0 {

@@ -64,7 +64,7 @@ fn a_commit_follows_the_protocol_and_holds_what_was_named() {
     repository.write("b*", "named\n");
     repository.write("bc", "not named\n");
     repository.write(FEATURES, features("passing"));
-    let made = Commits::new(&project).create(&NewCommit { forge: true, ..new(&["a", "b*"]) }, &origin()).unwrap();
+    let made = Commits::new(&project).create(&new(&["a", "b*"]), &origin()).unwrap();
     assert_eq!(project.git().unwrap().head().unwrap(), Some(made.oid.clone()));
     assert_eq!((made.parent.as_str(), made.previous), (first.as_str(), Some(first.clone())));
     assert_eq!(project.git().unwrap().status().unwrap().untracked().collect::<Vec<_>>(), ["bc"]);
@@ -80,16 +80,6 @@ fn a_commit_follows_the_protocol_and_holds_what_was_named() {
     assert_eq!(interpreted.trim(), "2025-12-24-session-001");
     let log = std::fs::read_to_string(repository.path().join(".forge/git/commits.log")).unwrap();
     assert!(log.ends_with(&format!("\t{}\n", message.subject_line())), "{log}");
-}
-
-#[test]
-fn what_is_said_of_features_comes_from_the_file_alone() {
-    let (repository, project) = begun();
-    repository.write("a", "2\n");
-    repository.write(FEATURES, features("passing"));
-    let made = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
-    assert_eq!(made.features, [], "the file is not in the commit");
-    assert!(made.message.contains("## Memory\n- None\n"));
 }
 
 #[test]
@@ -123,7 +113,7 @@ fn the_first_commit_goes_on_from_nothing() {
     let repository = Repository::new();
     let project = repository.project();
     repository.write("a", "1\n");
-    let made = Commits::new(&project).create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
+    let made = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
     assert_eq!((made.parent, made.previous), ("0".repeat(40), None));
     assert_eq!(lint(&made.message), []);
 }
@@ -220,28 +210,10 @@ fn nothing_is_committed_in_the_middle_of_something() {
 fn the_commit_of_a_session_needs_no_issue() {
     let (repository, project) = begun();
     repository.write(FEATURES, features("failing"));
-    let session = NewCommit {
-        key: None,
-        session_commit: true,
-        forge: true,
-        subject: "Session checkpoint".to_owned(),
-        ..new(&[])
-    };
+    let session = NewCommit { key: None, session_commit: true, subject: "Session checkpoint".to_owned(), ..new(&[]) };
     let made = Commits::new(&project).create(&session, &origin()).unwrap();
     assert!(made.message.starts_with("[session] Session checkpoint\n"));
     assert!(made.message.contains("\n- Linear: none\n") && made.message.contains("\nForge-Linear: none\n"));
-    assert_eq!(lint(&made.message), []);
-}
-
-#[test]
-fn the_conventional_style_is_written_on_request() {
-    let (repository, _) = begun();
-    repository.write(".forge/config.toml", "[git]\nstyle = \"conventional\"\n");
-    let project = repository.project();
-    repository.write("a", "2\n");
-    let made =
-        Commits::new(&project).create(&NewCommit { kind: Some("fix".to_owned()), ..new(&["a"]) }, &origin()).unwrap();
-    assert!(made.message.starts_with("fix(SX9-123): Wire the daemon\n"), "{}", made.message);
     assert_eq!(lint(&made.message), []);
 }
 
@@ -302,31 +274,6 @@ fn worker_without_identity() {
 }
 
 #[test]
-fn a_range_is_checked() {
-    let (repository, project) = begun();
-    let first = project.git().unwrap().head().unwrap().unwrap();
-    repository.write("a", "2\n");
-    let made = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
-    repository.write("a", "3\n");
-    let human = repository.commit("Fix it");
-    let wrong = made.message.replace(first.as_str(), &"f".repeat(40)).replace(first.short(), "ffffffffffff");
-    repository.write("a", "4\n");
-    repository.commit(&wrong);
-    let linted = Commits::new(&project).lint(&format!("{first}..HEAD")).unwrap();
-    let short: Vec<_> =
-        linted.iter().map(|one| (one.is_bad(), one.findings.iter().map(|f| f.rule.as_str()).collect())).collect();
-    // Their issue is not one of the project's.
-    let expected: [(bool, Vec<&str>); 3] = [
-        (false, vec!["orphan", "ancestor", "code-tree"]),
-        (true, vec!["subject-key", "orphan"]),
-        (false, vec!["orphan"]),
-    ];
-    assert_eq!(short, expected);
-    assert_eq!((&linted[1].oid, linted[1].subject.as_str()), (&human, "Fix it"));
-    assert_eq!(Commits::new(&project).lint("nothing..HEAD").unwrap_err().code, "E_GIT");
-}
-
-#[test]
 fn what_is_new_in_the_knowledge_stands_in_the_message() {
     use crate::knowledge::{Learning, What};
     let (repository, project) = begun();
@@ -335,18 +282,18 @@ fn what_is_new_in_the_knowledge_stands_in_the_message() {
         crate::knowledge::Knowledge::new(&project).add(&Learning::new(what), None).unwrap();
     };
     learn("before");
-    Commits::new(&project).create(&NewCommit { forge: true, ..new(&[]) }, &origin()).unwrap();
+    Commits::new(&project).create(&new(&[]), &origin()).unwrap();
     learn("connect once");
     learn("said already");
     repository.write("a", "2\n");
-    let asked = NewCommit { forge: true, learned: vec!["said  already".to_owned()], ..new(&["a"]) };
+    let asked = NewCommit { learned: vec!["said  already".to_owned()], ..new(&["a"]) };
     let made = Commits::new(&project).create(&asked, &origin()).unwrap();
     let message = parse(&made.message).messages.remove(0);
     let learned = |text: &str| Note::Learned(text.to_owned());
     assert_eq!(message.memory, [learned("said already"), learned("connect once")]);
     assert_eq!(lint(&made.message), []);
     repository.write("a", "3\n");
-    let made = Commits::new(&project).create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
+    let made = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
     assert_eq!(parse(&made.message).messages.remove(0).memory, [Note::None]);
 }
 

@@ -16,7 +16,7 @@ fn executable(path: &Path, text: &str) {
 /// Fake program: logs its arguments, and refuses a message that contains `BAD`.
 fn program(folder: &Path) -> String {
     let path = folder.join("it's a program");
-    executable(&path, "#!/bin/sh\necho \"$@\" >> .git/called\n! grep -q BAD \"$4\"\n");
+    executable(&path, "#!/bin/sh\necho \"$@\" >> .git/called\n! grep -q BAD \"$5\"\n");
     path.to_str().unwrap().to_owned()
 }
 
@@ -35,7 +35,7 @@ fn a_hook_runs_after_the_one_that_was_there() {
     );
     repository.commit("good");
     let called = || fs::read_to_string(repository.path().join(".git/called")).unwrap();
-    assert_eq!(called(), "before\nforge hook commit-msg .git/COMMIT_EDITMSG\n");
+    assert_eq!(called(), "before\nforge hook run commit-msg .git/COMMIT_EDITMSG\n");
     let git = repository.git();
     for bad in ["BAD", "WORSE"] {
         let output =
@@ -80,7 +80,7 @@ fn a_hook_finds_a_memory_below_the_root() {
     repository.write("a", "b");
     repository.commit("good");
     let called = fs::read_to_string(repository.path().join(".git/called")).unwrap();
-    assert_eq!(called, "forge --project it's/below hook commit-msg .git/COMMIT_EDITMSG\n");
+    assert_eq!(called, "forge --project it's/below hook run commit-msg .git/COMMIT_EDITMSG\n");
     fs::remove_dir(below.join(".forge")).unwrap();
     repository.write("a", "c");
     repository.commit("again");

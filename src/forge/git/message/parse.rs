@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Style, Trailers};
+use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Trailers};
 pub use crate::issues::is_key;
 use helmdeck_git::trailer;
 
@@ -150,7 +150,7 @@ fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
         if begin && !line.is_empty() {
             // A code host turns a squashed pull request into a list of messages.
             let inner = line.strip_prefix("* ").unwrap_or(line);
-            if subject(inner).1 != Scope::None {
+            if subject(inner).0 != Scope::None {
                 all.push((number, vec![inner]));
                 begin = false;
                 continue;
@@ -179,32 +179,19 @@ fn is_hex(text: &str) -> bool {
     (7..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Parses a subject into style, scope, kind and rest.
-pub(super) fn subject(line: &str) -> (Style, Scope, Option<String>, String) {
-    let scope = |text: &str| match text {
-        "session" => Scope::Session,
-        key if is_key(key) => Scope::Key(key.to_owned()),
-        _ => Scope::None,
-    };
+/// Parses a subject into scope and rest.
+pub(super) fn subject(line: &str) -> (Scope, String) {
     if let Some((inner, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
-        let scope = scope(inner);
+        let scope = match inner {
+            "session" => Scope::Session,
+            key if is_key(key) => Scope::Key(key.to_owned()),
+            _ => Scope::None,
+        };
         if scope != Scope::None {
-            return (Style::Forge, scope, None, rest.trim().to_owned());
+            return (scope, rest.trim().to_owned());
         }
     }
-    let conventional = line.split_once(": ").and_then(|(head, rest)| {
-        let (head, bang) = head.strip_suffix('!').map_or((head, ""), |head| (head, "!"));
-        let (kind, inner) = match head.split_once('(') {
-            Some((kind, inner)) => (kind, inner.strip_suffix(')')?),
-            None => (head, ""),
-        };
-        let is_kind = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase());
-        // A scope that is no issue stays in the subject, so that nothing is lost.
-        let scope = scope(inner);
-        let whole = inner.is_empty() || scope != Scope::None;
-        (is_kind && whole).then(|| (Style::Conventional, scope, Some(format!("{kind}{bang}")), rest.trim().to_owned()))
-    });
-    conventional.unwrap_or_else(|| (Style::Forge, Scope::None, None, line.trim().to_owned()))
+    (Scope::None, line.trim().to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -221,8 +208,8 @@ enum At {
 /// Parses one message.
 fn message(lines: &[&str]) -> (Message, Shape) {
     let (first, rest) = lines.split_first().map_or(("", lines), |(first, rest)| (*first, rest));
-    let (style, scope, kind, text) = subject(first);
-    let mut message = Message { style, scope, kind, subject: text, ..Message::default() };
+    let (scope, text) = subject(first);
+    let mut message = Message { scope, subject: text, ..Message::default() };
     let mut shape = Shape {
         subject: first.to_owned(),
         apart: rest.first().is_none_or(|line| line.is_empty()),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::parse::{LIST, subject};
-use super::{Message, Note, Scope, Style};
+use super::{Message, Note, Scope};
 use helmdeck_core::text;
 use helmdeck_git::trailer;
 
@@ -51,16 +51,7 @@ impl Message {
             Scope::Session => Some("session"),
             Scope::None => None,
         };
-        match (self.style, scope) {
-            (Style::Forge, Some(scope)) => format!("[{scope}] {text}"),
-            (Style::Forge, None) => text.to_owned(),
-            (Style::Conventional, scope) => {
-                let kind = self.kind.as_deref().unwrap_or(if scope == Some("session") { "chore" } else { "feat" });
-                let (kind, bang) = kind.strip_suffix('!').map_or((kind, ""), |kind| (kind, "!"));
-                let scope = scope.map(|scope| format!("({scope})")).unwrap_or_default();
-                format!("{kind}{scope}{bang}: {text}")
-            }
-        }
+        scope.map_or_else(|| text.to_owned(), |scope| format!("[{scope}] {text}"))
     }
 
     fn backtrace(&self) -> Option<String> {
@@ -128,7 +119,7 @@ pub(super) fn text(text: &str) -> String {
             continue;
         }
         let ours = trailer(line).is_some_and(|(name, _)| name.to_ascii_lowercase().starts_with("forge-"));
-        let begins = after_empty && subject(line.strip_prefix("* ").unwrap_or(line)).1 != Scope::None;
+        let begins = after_empty && subject(line.strip_prefix("* ").unwrap_or(line)).0 != Scope::None;
         let passes = line.starts_with('#') || ours || begins || line == LIST;
         lines.push(if passes { format!(" {line}") } else { line.to_owned() });
     }

@@ -13,7 +13,6 @@ use crate::health::inputs::{File, Linear};
 use crate::issues::Active;
 use crate::layout;
 use crate::project::Project;
-use crate::time::Time;
 use helmdeck_forge_documents::tracking::{Outbox, SyncState};
 
 /// Maximum number of orphan commits that are named.
@@ -23,49 +22,19 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 pub(super) struct Known {
     keys: HashSet<String>,
-    active: File,
     files: Option<Files>,
     /// Earlier keys of completed issues. They are read only if a commit has a key that is not known.
     aliases: OnceLock<HashSet<String>>,
     closing: Closing,
-    sync: SyncFacts,
-}
-
-/// What the sync of this clone could not do.
-#[derive(Debug, Default)]
-struct SyncFacts {
-    outbox_failed: u64,
-    conflicts: u64,
-    pull_failed: Option<Time>,
-}
-
-impl SyncFacts {
-    /// Reads the files of the sync. What cannot be read counts as nothing: `doctor` and `repair` report it.
-    fn read(files: &Files) -> Self {
-        let outbox = Outbox::read(files).unwrap_or_default();
-        let state = load::<SyncState>(files).1;
-        let keys = |state: &SyncState| state.conflicts.iter().map(|one| one.key.clone()).collect::<HashSet<_>>().len();
-        Self {
-            outbox_failed: outbox.failed().count() as u64,
-            conflicts: state.as_ref().map_or(0, |state| keys(state) as u64),
-            pull_failed: state.and_then(|state| state.failure).map(|failure| failure.since),
-        }
-    }
 }
 
 impl Known {
     /// Says whether a commit has a known issue, or needs none because a session made it at its end.
     pub(super) fn has(&self, message: &str) -> bool {
-        // Parsing a whole message is slower than searching for a word.
-        let of_session = || {
-            let messages = message::parse(message).messages;
-            !messages.is_empty() && messages.iter().all(|message| message.scope == message::Scope::Session)
-        };
         message.starts_with("[session]")
             || message::keys(message).iter().any(|key| self.keys.contains(*key))
             || message::keys(message).iter().any(|key| key.starts_with("LOCAL-") && self.is_alias(key))
             || self.closing.keys(message).iter().any(|key| self.keys.contains(key))
-            || message.contains("(session)") && of_session()
     }
 
     fn is_alias(&self, key: &str) -> bool {
@@ -74,10 +43,10 @@ impl Known {
     }
 }
 
-/// Returns the known issues; `None` if issues are switched off.
-pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
+/// Returns the known issues, and the inputs without what commits tell. `None` if issues are switched off.
+pub(super) fn read(project: &Project, files: &Files) -> (Option<Known>, Linear) {
     if project.config().linear.mode == LinearMode::Off {
-        return None;
+        return (None, Linear { off: true, ..Linear::default() });
     }
     let (mut active, mut file) = load::<Active>(files);
     // The issues with a file of their own.
@@ -91,29 +60,26 @@ pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
         known.flat_map(|issue| issue.aliases.into_iter().chain([issue.linear_id])).collect();
     let done = files.list(layout::HISTORY).unwrap_or_default();
     keys.extend(done.iter().filter_map(|entry| message::keys(&entry.name).first().map(|key| (*key).to_owned())));
-    let sync = SyncFacts::read(files);
-    Some(Known {
-        keys,
+    // What cannot be read of the sync counts as nothing: `doctor` and `repair` report it.
+    let state = load::<SyncState>(files).1.unwrap_or_default();
+    let conflicts: HashSet<&String> = state.conflicts.iter().map(|one| &one.key).collect();
+    let linear = Linear {
         active,
-        files: Some(files.clone()),
-        aliases: OnceLock::new(),
-        closing: Closing::of(project.config()),
-        sync,
-    })
+        outbox_failed: Outbox::read(files).unwrap_or_default().failed().count() as u64,
+        conflicts: conflicts.len() as u64,
+        pull_failed: state.failure.as_ref().map(|failure| failure.since),
+        ..Linear::default()
+    };
+    let (files, closing) = (Some(files.clone()), Closing::of(project.config()));
+    (Some(Known { keys, files, aliases: OnceLock::new(), closing }), linear)
 }
 
-/// Returns the inputs from the issue mirror and the commits.
-pub(super) fn linear(known: Option<Known>, found: &RepositoryFacts) -> Linear {
-    let Some(known) = known else { return Linear { off: true, ..Linear::default() } };
-    Linear {
-        no_git: found.git.disabled || found.git.absent,
-        active: known.active,
-        outbox_failed: known.sync.outbox_failed,
-        conflicts: known.sync.conflicts,
-        pull_failed: known.sync.pull_failed,
-        orphans: found.orphans.len() as u64,
-        orphan_commits: found.orphans.iter().take(NAMED).cloned().collect(),
-        ..Linear::default()
+/// Adds what the commits tell to the inputs.
+pub(super) fn add_commits(linear: &mut Linear, found: &RepositoryFacts) {
+    if !linear.off {
+        linear.no_git = found.git.disabled || found.git.absent;
+        linear.orphans = found.orphans.len() as u64;
+        linear.orphan_commits = found.orphans.iter().take(NAMED).cloned().collect();
     }
 }
 
@@ -122,18 +88,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_session_keeps_needs_no_issue_in_either_style() {
+    fn what_a_session_keeps_needs_no_issue() {
         let keys = HashSet::from(["SX9-1".to_owned()]);
-        let sync = SyncFacts::default();
-        let known = Known {
-            keys,
-            active: File::default(),
-            files: None,
-            aliases: OnceLock::new(),
-            closing: Closing::default(),
-            sync,
-        };
-        for has in ["[session] Session checkpoint\n", "chore(session): Session checkpoint\n", "feat: SX9-1 a thing\n"] {
+        let known = Known { keys, files: None, aliases: OnceLock::new(), closing: Closing::default() };
+        for has in ["[session] Session checkpoint\n", "feat: SX9-1 a thing\n"] {
             assert!(known.has(has), "{has}");
         }
         for lacks in ["chore: Something\n\nof the (session)\n", "feat(SX9-2): a thing\n", ""] {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::load;
 use crate::error::Result;
 use crate::events::Events;
-use crate::features::{Evidence, FeaturesFile, Standing, judge_by_evidence};
+use crate::features::{Evidence, FeaturesFile, Standing, judge_by, judge_by_evidence};
 use crate::files::Files;
 use crate::health::inputs::{Features, File, Last, LongTerm, ShortTerm, Source};
 use crate::knowledge::KnowledgeFile;
@@ -15,17 +15,15 @@ use crate::layout;
 use crate::progress::Log;
 use crate::project::Project;
 use crate::recovery::Paused;
-use crate::sessions::{ActiveSessions, Sessions, State};
+use crate::sessions::{ActiveSessions, State};
 use crate::subjects::Subject;
 use crate::time::Time;
 
-/// Reads `knowledge.json`, and when something was last learned or confirmed, if the file says so.
+/// Reads the knowledge, and when something was last learned or confirmed, if it says so.
 pub(super) fn knowledge(files: &Files) -> (LongTerm, Option<Last>) {
     let (found, file) = load::<KnowledgeFile>(files);
-    let bytes = files.entry(layout::KNOWLEDGE).ok().flatten().map_or(0, |entry| entry.bytes);
-    let entries = file.as_ref().map_or(0, |file| file.entries().count() as u64);
     let fresh = file.and_then(|file| file.fresh_at()).map(|at| Last { at, source: Source::HealthSample });
-    (LongTerm { knowledge: found, bytes, entries, ..LongTerm::default() }, fresh)
+    (LongTerm { knowledge: found, ..LongTerm::default() }, fresh)
 }
 
 /// Returns the modification time of a file.
@@ -34,14 +32,18 @@ pub(super) fn modified(files: &Files, path: &str) -> Option<Last> {
     Some(Last { at, source: Source::Mtime })
 }
 
-/// Returns the inputs from `features.json`.
+/// Returns the inputs from the features.
 ///
-/// A pass counts if it has evidence, even if that is of older code.
+/// A pass counts if it has evidence, even if that is of older code; how many are is known with git.
 pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Result<Evidence>>) -> Features {
     let (found, file) = load::<FeaturesFile>(files);
     let Some(file) = file else { return Features { file: found, ..Features::default() } };
     let evidence = evidence.get_or_init(|| Evidence::read(project));
-    let standings = judge_by_evidence(evidence.as_ref().ok(), &file.features);
+    let evidence = evidence.as_ref().ok();
+    let judged =
+        evidence.filter(|_| project.git().is_ok()).and_then(|known| judge_by(project, known, &file.features).ok());
+    let is_of_code = judged.is_some();
+    let standings = judged.unwrap_or_else(|| judge_by_evidence(evidence, &file.features));
     let counts = FeaturesFile::counts(&standings);
     let those = |wanted: Standing| {
         let all = file.features.iter().zip(&standings);
@@ -55,8 +57,7 @@ pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Res
         regressed: those(Standing::Regressed).map(|feature| feature.id.clone()).collect(),
         unverified: counts.unverified as u64,
         unverified_ids: those(Standing::UnverifiedPass).map(|feature| feature.id.clone()).collect(),
-        manual: file.features.iter().filter(|one| one.manual == Some(true)).map(|one| one.id.clone()).collect(),
-        stale: None,
+        stale: is_of_code.then_some(counts.stale as u64),
         damaged: Vec::new(),
     }
 }
@@ -89,9 +90,7 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let living = files.load::<ActiveSessions>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
     let now = project.environment().now();
     for session in &living {
-        // A killed process releases its lock.
-        let free = Sessions::new(project).is_free(&session.id);
-        let given_up = session.state.is_alive() && session.given_up(now, free).is_some();
+        let given_up = session.state.is_alive() && session.given_up(now).is_some();
         if given_up || session.state == State::Abandoned {
             given.abandoned.get_or_insert_with(|| (session.id.clone(), session.seen_at));
         } else if session.state.is_alive() {

@@ -5,16 +5,19 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::environment::ProjectEnvironment;
+use crate::features::FeaturesFile;
+use crate::fixture::write_entries;
 use crate::git::fixture::Repository;
 use crate::health::{self, Code, Colour, Health, Source};
+use crate::knowledge::KnowledgeFile;
 use crate::layout;
 use crate::project::Project;
 
 fn forge() -> Repository {
     let repository = Repository::new();
     repository.write(".gitignore", ".forge/.local/\n");
-    repository.write(layout::KNOWLEDGE, include_str!("../../../forge_documents/fixtures/knowledge.json"));
-    repository.write(layout::FEATURES, include_str!("../../../forge_documents/fixtures/features.json"));
+    write_entries::<KnowledgeFile>(repository.path(), include_str!("../../../forge_documents/fixtures/knowledge.json"));
+    write_entries::<FeaturesFile>(repository.path(), include_str!("../../../forge_documents/fixtures/features.json"));
     repository.write(layout::PROGRESS, include_str!("../../../forge_documents/fixtures/progress.txt"));
     repository.write("src/lib.rs", "//! x\n");
     repository.commit("[session] Begin");
@@ -83,7 +86,6 @@ fn what_files_hold_makes_the_colours() {
     // The examples of the RFC are years old.
     assert_eq!(codes(&found.long_term.reasons), [Code::Stale]);
     assert_eq!(found.long_term.inputs.last.unwrap().at.to_string(), "2025-12-24T11:00:00Z");
-    assert_eq!(found.long_term.inputs.entries, 5);
     assert_eq!(codes(&found.short_term.reasons), [Code::StaleIdle]);
     assert_eq!(found.short_term.inputs.last.unwrap().at.to_string(), "2025-12-24T11:30:00Z");
     assert_eq!((found.features.inputs.passing, found.features.inputs.total), (0, 2));
@@ -110,10 +112,13 @@ fn what_files_hold_makes_the_colours() {
     for path in [layout::KNOWLEDGE, layout::FEATURES, layout::ACTIVE, layout::PROGRESS] {
         std::fs::remove_file(repository.path().join(path)).unwrap();
     }
+    for folder in [layout::KNOWLEDGE_ENTRIES, layout::FEATURES_ENTRIES] {
+        std::fs::remove_dir_all(repository.path().join(folder)).unwrap();
+    }
     let found = health(&repository);
-    let gone = [Code::KnowledgeCorrupt, Code::FeaturesCorrupt];
+    let gone = [Code::KnowledgeMissing, Code::FileCorrupt, Code::FileCorrupt];
     assert_eq!(codes(&found.long_term.reasons), gone, "git has them: they are to be put back");
-    assert_eq!((found.features.colour, found.linear.colour), (Colour::Red, Colour::Green));
+    assert_eq!(found.linear.colour, Colour::Green);
     repository.run(&["rm", "-q", "-r", "--cached", ".forge"]);
     let found = health(&repository);
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
@@ -126,7 +131,7 @@ fn what_files_hold_makes_the_colours() {
 #[test]
 fn an_empty_knowledge_is_as_old_as_its_last_commit() {
     let repository = forge();
-    repository.write(layout::KNOWLEDGE, "{\"schema_version\": \"1.0\"}\n");
+    write_entries::<KnowledgeFile>(repository.path(), "{\"schema_version\": \"1.0\"}\n");
     repository.commit("[session] Nothing learned yet");
     let found = health(&repository);
     assert_eq!(found.long_term.inputs.last.unwrap().source, Source::Commit);
@@ -202,7 +207,7 @@ fn a_checkpoint_counts_if_it_proves_what_it_says() {
 #[test]
 fn before_the_first_commit_and_without_git_it_still_answers() {
     let repository = Repository::new();
-    repository.write(layout::KNOWLEDGE, "{\"schema_version\": \"1.0\"}\n");
+    write_entries::<KnowledgeFile>(repository.path(), "{\"schema_version\": \"1.0\"}\n");
     let found = health(&repository);
     assert_eq!(codes(&found.git.reasons), [Code::NoCheckpoint, Code::NoBase]);
     assert_eq!(found.long_term.inputs.last.unwrap().source, Source::Mtime);
@@ -270,8 +275,10 @@ fn a_large_repository() {
     }
     let feature = |n: u32| format!("{{\"id\": \"F-{n:03}\", \"name\": \"n\", \"status\": \"failing\"}}");
     let features: Vec<String> = (0..500).map(feature).collect();
-    repository
-        .write(layout::FEATURES, format!("{{\"schema_version\": \"1.0\", \"features\": [{}]}}", features.join(",")));
+    write_entries::<FeaturesFile>(
+        repository.path(),
+        &format!("{{\"schema_version\": \"1.0\", \"features\": [{}]}}", features.join(",")),
+    );
     repository.commit("[session] Many files");
     repository.run(&["switch", "--quiet", "-c", "work"]);
     let mut stream = String::new();

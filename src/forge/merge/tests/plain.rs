@@ -8,7 +8,7 @@ use crate::features::{Add, Features};
 use crate::git::fixture::Repository;
 use crate::issues::{self, Add as AddIssue, CriterionDone, Done, NewComment, Scope};
 use crate::knowledge::Knowledge;
-use crate::layout::{CONFIG, SESSIONS};
+use crate::layout::{CONFIG, FEATURES_ENTRIES, KNOWLEDGE_ENTRIES, SESSIONS, SKILLS};
 use crate::project::Project;
 use crate::sessions::{End, Log, Sessions, Start};
 use crate::skills::Skills;
@@ -42,9 +42,10 @@ fn project() -> Repository {
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
         repository.run(&["config", name, value]);
     }
-    repository.write(CONFIG, "[files]\nper_entry = true\n[verify]\ncommands = [\"true\"]\n");
-    repository.write(KNOWLEDGE, json::print(&KnowledgeFile::skeleton()).unwrap());
-    repository.write(FEATURES, json::print(&FeaturesFile::skeleton()).unwrap());
+    repository.write(CONFIG, "[verify]\ncommands = [\"true\"]\n");
+    for folder in [KNOWLEDGE_ENTRIES, FEATURES_ENTRIES] {
+        repository.write(&format!("{folder}/.gitkeep"), "");
+    }
     repository.write(".forge/.gitignore", include_str!("../../init/gitignore"));
     repository.commit("Begin");
     repository
@@ -155,9 +156,7 @@ fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String
         _ => {
             let name = own.replace(' ', "-");
             let skill = format!("---\nname: {name}\ndescription: When it helps\n---\nDo it.\n");
-            if Skills::new(project).show(&name).is_err() {
-                Skills::new(project).import(&skill).unwrap();
-            }
+            project.files().create(&format!("{SKILLS}/{name}/SKILL.md"), skill.as_bytes()).unwrap();
             format!("skill {name}")
         }
     }
@@ -193,7 +192,6 @@ fn texts(repository: &Repository) -> BTreeSet<String> {
         format!("checkpoint {}", key.unwrap_or(one.name))
     }));
     let artifacts = Artifacts::new(&project).list(&Filter::default()).unwrap();
-    assert_eq!(artifacts.bad_lines, []);
     all.extend(
         artifacts
             .artifacts
@@ -226,25 +224,30 @@ fn random_additions_merge_without_our_driver() {
 }
 
 #[test]
-fn new_entries_go_into_files_of_their_own() {
+fn each_entry_is_a_file_that_says_what_it_is_about() {
     let repository = project();
-    let before = std::fs::read(repository.path().join(KNOWLEDGE)).unwrap();
     let project = open(&repository);
     let what = What::Successful { context: "Halving".into(), approach: "Divide".into() };
-    let added = Knowledge::new(&project).add(&Learning::new(what.clone()), None).unwrap();
-    assert_eq!(std::fs::read(repository.path().join(KNOWLEDGE)).unwrap(), before);
-    assert_eq!(Knowledge::new(&project).read().unwrap().patterns.successful.len(), 1);
-    // A lost document comes back from git without its entries, which stay.
-    std::fs::remove_file(repository.path().join(KNOWLEDGE)).unwrap();
-    let request = crate::repair::RepairRequest { yes: true, from: Some(crate::repair::Source::Git) };
-    crate::repair::repair(&project, KNOWLEDGE, request).unwrap();
-    assert_eq!(Knowledge::new(&project).read().unwrap().patterns.successful.len(), 1);
-    assert_eq!(std::fs::read(repository.path().join(KNOWLEDGE)).unwrap(), before);
-    // Learning it again changes its file only, and the form of the RFC stays writable.
+    Knowledge::new(&project).add(&Learning::new(what.clone()), None).unwrap();
+    Features::new(&project).add(&Add { name: "Halve a number".into(), ..Add::default() }, None).unwrap();
+    let names = |folder: &str| -> Vec<String> {
+        let all = project.files().list(folder).unwrap().into_iter().map(|entry| entry.name);
+        all.filter(|name| !name.starts_with('.')).collect()
+    };
+    assert_eq!(names(FEATURES_ENTRIES), ["FORGE-001-halve-a-number.json"]);
+    let [learned] = &names(KNOWLEDGE_ENTRIES)[..] else { panic!() };
+    assert!(learned.starts_with("halving-divide-") && learned.len() == "halving-divide-abcd.json".len(), "{learned}");
+    // Learning it again changes its file only.
     assert!(!Knowledge::new(&project).add(&Learning::new(what), None).unwrap().new);
-    repository.write(KNOWLEDGE, KNOWN);
-    let file = Knowledge::new(&project).read().unwrap();
-    assert!(file.entries().any(|entry| entry.id() == added.id) && file.patterns.successful.len() == 2);
+    assert_eq!(names(KNOWLEDGE_ENTRIES), [learned.as_str()]);
+    // A removed feature leaves its number.
+    Features::new(&project).remove("FORGE-001", None, None).unwrap();
+    assert_eq!(names(FEATURES_ENTRIES), ["FORGE-001-halve-a-number.json"]);
+    assert_eq!(Features::new(&project).read().unwrap().retired, ["FORGE-001"]);
+    // A lost folder is not begun anew.
+    std::fs::remove_dir_all(repository.path().join(KNOWLEDGE_ENTRIES)).unwrap();
+    let lost = Knowledge::new(&project).confirm("abcdef", None).unwrap_err();
+    assert!(lost.message.ends_with(crate::files::LOST), "{lost}");
 }
 
 fn switch(repository: &Repository, branch: &str) -> Project {
@@ -348,12 +351,14 @@ fn closed_issue_takes_edits_of_other_branches() {
 #[test]
 fn reports_of_both_branches_merge() {
     let repository = project();
-    let put = |project: &Project, number: usize| {
+    let put = |project: &Project, number: i64| {
+        let at = project.environment().now().0.saturating_add(jiff::SignedDuration::from_secs(number)).unwrap();
         let text = format!(
-            "{{\n  \"report\": \"feature_verification\",\n  \"output\": \"{}\",\n  \"at\": {number}\n}}\n",
+            "{{\n  \"features\": {{\"FORGE-001\": {{\"executed\": 1}}}},\n  \"output\": \"{}\",\n  \"code_tree\": null,\n  \
+             \"at\": \"{at}\"\n}}\n",
             "same ".repeat(40)
         );
-        let put = Put::new(Kind::Reports, "verify_forge-001.json");
+        let put = Put::new(Kind::Reports, crate::artifacts::VERIFICATION);
         Artifacts::new(project).put(text.as_bytes(), &put).unwrap();
     };
     put(&open(&repository), 0);
@@ -361,12 +366,14 @@ fn reports_of_both_branches_merge() {
     for (number, branch) in [(1, "theirs"), (2, "ours")] {
         let project = switch(&repository, branch);
         put(&project, number);
-        assert_eq!(Artifacts::new(&project).remove_superseded_reports().unwrap().removed.len(), 1);
+        assert_eq!(crate::features::remove_superseded_reports(&project).unwrap(), [""; 0], "the other branch has it");
         repository.commit(branch);
     }
     repository.run(&["merge", "--quiet", "--no-edit", "theirs"]);
     let artifacts = open(&repository);
-    let verified = Artifacts::new(&artifacts).verify(None).unwrap();
-    assert!(verified.ok && verified.artifacts.len() == 3, "{verified:?}");
-    assert_eq!(Artifacts::new(&artifacts).list(&crate::artifacts::Filter::default()).unwrap().total, 2);
+    let listed = Artifacts::new(&artifacts).list(&crate::artifacts::Filter::default()).unwrap();
+    assert_eq!(listed.total, 3);
+    for entry in &listed.artifacts {
+        Artifacts::new(&artifacts).bytes(entry).unwrap();
+    }
 }

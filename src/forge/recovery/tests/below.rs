@@ -7,7 +7,7 @@ use crate::features::Features;
 use crate::git::fixture::Repository;
 use crate::knowledge::{Knowledge, Learning, What};
 use crate::project::Project;
-use crate::recovery::{Apply, Mode, Recovery};
+use crate::recovery::{Apply, Recovery};
 use crate::sessions::{End, Sessions, Start};
 
 const FEATURE: &str = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","tests":["t::*"],"blocked_by":null}]}"#;
@@ -44,35 +44,37 @@ fn a_session_ends_with_its_memory_committed() {
     assert_eq!(repository.run(&["status", "--porcelain", "--", ":!sub/.forge/memory/short-term/sessions"]), "");
     assert!(repository.run(&["show", "--format=", "--name-only"]).contains(&format!("sub/{KNOWLEDGE}")));
     assert!(!repository.path().join(".forge").exists());
-    // Changed code still counts as code.
+    // Changed code still counts as code, but for that of others.
     Sessions::new(&project).start(&Start::default()).unwrap();
-    repository.write("top.txt", "changed\n");
+    repository.write("sub/a.txt", "changed\n");
     assert_eq!(Sessions::new(&project).end(&End::default()).unwrap_err().code, "E_DIRTY");
+    repository.run(&["checkout", "-q", "--", "sub/a.txt"]);
+    repository.write("top.txt", "changed\n");
+    Sessions::new(&project).end(&End::default()).unwrap();
 }
 
 #[test]
-fn what_was_learned_survives_going_back() {
-    for mode in [Mode::Branch, Mode::Restore] {
-        let (repository, project) = begun();
-        let made = Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
-        let learning = Learning::new(What::Successful { context: "learned since".into(), approach: "a".into() });
-        Knowledge::new(&project).add(&learning, None).unwrap();
-        repository.write("sub/a.txt", "wrong\n");
-        repository.write("top.txt", "wrong\n");
-        repository.commit("wrong");
-        repository.write("sub/a.txt", "worse\n");
-        let asked = Apply { checkpoint: Some(made.tag.clone()), mode: Some(mode), ..Apply::default() };
-        let done = Recovery::new(&project).apply(&asked).unwrap().rollback.unwrap();
-        let root = done.worktree.map_or_else(|| repository.path().to_owned(), Into::into);
-        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-        assert_eq!((read("sub/a.txt"), read("top.txt")), ("one\n".to_owned(), "top\n".to_owned()));
-        let knowledge = read(&format!("sub/{KNOWLEDGE}"));
-        assert!(knowledge.contains("learned since") && knowledge.contains("A-1-v1"), "{knowledge}");
-        assert_eq!(repository.run(&["ls-tree", "--name-only", &done.made.unwrap()]), "sub\ntop.txt");
-        // The rolled-back project can be opened there, and is complete.
-        let there = Project::open(&root.join("sub"), ProjectEnvironment::default()).unwrap().unwrap();
-        assert!(Knowledge::new(&there).read().is_ok() && Features::new(&there).read().is_ok());
-    }
+fn a_rollback_leaves_what_is_outside_of_the_project() {
+    let (repository, project) = begun();
+    let made = Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    assert_eq!(made.tag, "checkpoint/sub/A-1-v1");
+    let learning = Learning::new(What::Successful { context: "learned since".into(), approach: "a".into() });
+    Knowledge::new(&project).add(&learning, None).unwrap();
+    repository.write("sub/a.txt", "wrong\n");
+    repository.write("top.txt", "work of others\n");
+    repository.commit("wrong");
+    repository.write("sub/a.txt", "worse\n");
+    repository.write("top.txt", "and more of it\n");
+    let asked = Apply { checkpoint: Some(made.tag), ..Apply::default() };
+    let done = Recovery::new(&project).apply(&asked).unwrap().rollback.unwrap();
+    assert_eq!(done.rescue, "refs/forge/rescue/sub/manual/1");
+    let read = |path: &str| std::fs::read_to_string(repository.path().join(path)).unwrap();
+    assert_eq!((read("sub/a.txt").as_str(), read("top.txt").as_str()), ("one\n", "and more of it\n"));
+    let knowledge = crate::fixture::made::<crate::knowledge::KnowledgeFile>(project.root());
+    assert!(knowledge.contains("learned since") && knowledge.contains("A-1-v1"), "{knowledge}");
+    assert_eq!(repository.run(&["show", "HEAD:top.txt"]), "work of others");
+    assert_eq!(repository.run(&["show", "HEAD:sub/a.txt"]), "one");
+    assert!(Knowledge::new(&project).read().is_ok() && Features::new(&project).read().is_ok());
 }
 
 #[test]

@@ -68,24 +68,17 @@ fn run_next(at: &Path, next: &str) {
 }
 
 #[test]
-fn clone_without_tags_is_not_paused() {
+fn clone_without_tags_has_the_checkpoint() {
     let team = Team::new();
     let clone = team.clone(&[]);
     assert_eq!(run_at(&clone, &["tag"]), "");
     let project = Fixture::open(&clone);
-    assert_eq!(codes(&project), ["checkpoints_not_here"]);
+    let all = Checkpoints::new(&project).list().unwrap();
+    assert!(all[0].can_rollback_to && all[0].notes.join("").contains("its tag is not in this clone"), "{all:?}");
+    assert_eq!(codes(&project), [""; 0]);
     let started = start(&project);
-    assert_eq!(started.paused, None);
-    let fetch = "git fetch origin 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'";
-    assert!(started.warnings.iter().any(|warning| warning.contains(fetch)), "{:?}", started.warnings);
-    let git = health::measure(&project).git;
-    let reason = git.reasons.iter().find(|reason| reason.code == Code::NoCheckpoint).unwrap();
-    assert_eq!(reason.next, fetch);
-    Checkpoints::new(&project).create(&Create::default()).unwrap();
-
-    team.push_tags();
-    run_next(&clone, &reason.next);
-    assert!(Checkpoints::new(&project).list().unwrap().iter().any(|one| one.name == "A-1-v1" && one.can_rollback_to));
+    assert_eq!((started.paused, started.recovery.as_deref()), (None, Some("MINOR")));
+    assert!(health::measure(&project).git.reasons.iter().all(|reason| reason.code != Code::NoCheckpoint));
 }
 
 #[test]

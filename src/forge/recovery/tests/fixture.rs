@@ -7,9 +7,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use crate::artifacts::{Artifacts, Kind, Put};
+use crate::artifacts::{Artifacts, Kind, Put, VERIFICATION};
 use crate::environment::ProjectEnvironment;
+use crate::features::FeaturesFile;
+use crate::fixture::{made, write_entries};
 use crate::git::fixture::{Repository, Snapshot};
+use crate::knowledge::KnowledgeFile;
 use crate::project::Project;
 
 /// A project whose verification fails while a file `broken` exists.
@@ -59,14 +62,17 @@ impl Fixture {
             ".local/\nmemory/short-term/*\n!memory/short-term/sessions/\ngit/commits.log\ngit/branches.json\n",
         );
         fixture.write(".forge/config.toml", CONFIG);
-        fixture.write(
-            KNOWLEDGE,
+        write_entries::<KnowledgeFile>(
+            fixture.path(),
             r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["Stay kind"]}"#,
         );
         let project = fixture.project();
         for number in 1..=9 {
-            let put = Put::new(Kind::Reports, format!("verify_a-00{number}.json"));
-            let report = Artifacts::new(&project).put(b"all well\n", &put).unwrap();
+            let put = Put::new(Kind::Reports, VERIFICATION);
+            let report = format!(
+                "{{\"at\": \"2025-12-24T10:00:00Z\", \"code_tree\": null, \"features\": {{\"A-00{number}\": {{\"executed\": 1}}}}}}\n"
+            );
+            let report = Artifacts::new(&project).put(report.as_bytes(), &put).unwrap();
             fixture.evidence.insert(format!("A-00{number}"), report.entry.triv.to_string());
         }
         fixture.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
@@ -98,7 +104,8 @@ impl Fixture {
                 )
             })
             .collect();
-        self.write(FEATURES, format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, all.join(",")));
+        let text = format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, all.join(","));
+        write_entries::<FeaturesFile>(self.path(), &text);
     }
 
     pub(crate) fn project(&self) -> Project {
@@ -123,7 +130,13 @@ impl Fixture {
         self.run(&["rev-parse", "HEAD"])
     }
 
+    /// Returns a file, or a document that is made from its entries.
     pub(crate) fn read(&self, path: &str) -> String {
+        match path {
+            KNOWLEDGE => return made::<KnowledgeFile>(self.path()),
+            FEATURES => return made::<FeaturesFile>(self.path()),
+            _ => {}
+        }
         std::fs::read_to_string(self.path().join(path)).unwrap()
     }
 }

@@ -1,16 +1,15 @@
 //! Rollback tests: what must exist afterwards.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use super::bytes::{bytes, nothing_is_lost};
-use super::fault::{When, do_at};
+use super::fault::do_at;
 use super::fixture::{FEATURES, Fixture, KNOWLEDGE, Kept};
 use crate::checkpoints::{Checkpoints, Create};
 use crate::error::Category;
-use crate::git::fixture::run_at;
-use crate::recovery::{Apply, Mode, Recovery, Step};
+use crate::recovery::rollback::Point;
+use crate::recovery::{Apply, Class, Recovery};
 
 /// Returns a project with a checkpoint.
 pub(super) fn with_checkpoint() -> Fixture {
@@ -26,8 +25,8 @@ pub(super) fn with_checkpoint() -> Fixture {
     FIRST.lay_out()
 }
 
-pub(super) fn back(mode: Mode) -> Apply {
-    Apply { mode: Some(mode), checkpoint: Some("A-1-v1".into()), why: Some("a test".into()), worktree: None }
+pub(super) fn back() -> Apply {
+    Apply { checkpoint: Some("A-1-v1".into()), why: Some("a test".into()) }
 }
 
 fn lessons(text: &str) -> Vec<String> {
@@ -37,7 +36,7 @@ fn lessons(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_clean_tree_is_switched_in_place_and_learning_survives() {
+fn a_rollback_is_one_commit_and_learning_survives() {
     let fixture = with_checkpoint();
     fixture.write("a.txt", "wrong way\n");
     fixture.write(
@@ -48,12 +47,9 @@ fn a_clean_tree_is_switched_in_place_and_learning_survives() {
     fixture.features(&[("A-001", "failing"), ("A-002", "passing"), ("A-003", "passing"), ("A-004", "passing")]);
     fixture.commit("wrong way");
     let wrong = fixture.head();
-    let applied = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap();
-    let done = applied.rollback.unwrap();
-    assert_eq!(done.worktree, None);
-    assert_eq!(fixture.run(&["branch", "--show-current"]), "forge/rollback/A-1-v1-1");
-    assert_eq!(fixture.run(&["rev-parse", "HEAD^"]), fixture.run(&["rev-parse", "checkpoint/A-1-v1^{commit}"]));
-    assert_eq!(fixture.run(&["rev-parse", "main"]), wrong, "no branch is moved");
+    let done = Recovery::new(&fixture.project()).apply(&back()).unwrap().rollback.unwrap();
+    assert_eq!((done.branch.as_deref(), fixture.run(&["branch", "--show-current"]).as_str()), (Some("main"), "main"));
+    assert_eq!((done.before.as_str(), fixture.run(&["rev-parse", "HEAD^"])), (wrong.as_str(), wrong.clone()));
     assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
     assert!(fixture.read(KNOWLEDGE).contains("\"approach\": \"a\""));
     assert!(fixture.path().join(".forge/linear/history/A-9.json").exists());
@@ -77,30 +73,7 @@ fn a_clean_tree_is_switched_in_place_and_learning_survives() {
     assert_eq!(rescued, "wrong way");
     // There is nothing left to do.
     let again = Recovery::new(&fixture.project()).apply(&Apply::default()).unwrap();
-    assert_eq!((again.rollback, again.resumed), (None, false));
-}
-
-#[test]
-fn a_dirty_tree_stays_and_work_goes_on_in_another() {
-    let fixture = with_checkpoint();
-    fixture.write("a.txt", "staged\n");
-    fixture.run(&["add", "a.txt"]);
-    fixture.write("new.txt", "untracked\n");
-    let index = std::fs::read(fixture.path().join(".git/index")).unwrap();
-    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
-    assert!(std::fs::read(fixture.path().join(".git/index")).unwrap() == index, "the index was written");
-    let folder = PathBuf::from(done.worktree.unwrap());
-    assert_eq!(std::fs::read_to_string(folder.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
-    assert!(!folder.join("new.txt").exists());
-    assert_eq!(run_at(&folder, &["branch", "--show-current"]), done.target.unwrap());
-    for knowledge in [folder.join(KNOWLEDGE), fixture.path().join(KNOWLEDGE)] {
-        assert_eq!(lessons(&std::fs::read_to_string(knowledge).unwrap()).len(), 1);
-    }
-    assert_eq!(fixture.read("a.txt"), "staged\n");
-    // A second rollback uses other names.
-    let again = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
-    assert_eq!(again.target.as_deref(), Some("forge/rollback/A-1-v1-2"));
-    assert_eq!(again.rescue.as_deref(), Some("refs/forge/rescue/manual/2"));
+    assert_eq!((again.rollback, again.report.class), (None, Class::InSync), "{}", again.report);
 }
 
 #[test]
@@ -117,13 +90,11 @@ fn no_hook_runs_while_one_goes_back() {
     // These hooks would run.
     fixture.run(&["update-ref", "refs/heads/other", "HEAD"]);
     assert!(ran().contains("reference-transaction"), "{}", ran());
-    for mode in [Mode::Branch, Mode::Restore] {
-        fixture.run(&["-c", "core.hooksPath=/dev/null", "commit", "-q", "--allow-empty", "-m", "x"]);
-        fixture.write("a.txt", "wrong\n");
-        std::fs::remove_file(fixture.path().join(".git/ran")).unwrap_or_default();
-        Recovery::new(&fixture.project()).apply(&back(mode)).unwrap();
-        assert_eq!(ran(), "", "{mode:?}");
-    }
+    fixture.run(&["-c", "core.hooksPath=/dev/null", "commit", "-q", "--allow-empty", "-m", "x"]);
+    fixture.write("a.txt", "wrong\n");
+    std::fs::remove_file(fixture.path().join(".git/ran")).unwrap_or_default();
+    Recovery::new(&fixture.project()).apply(&back()).unwrap();
+    assert_eq!(ran(), "");
 }
 
 #[test]
@@ -131,27 +102,40 @@ fn what_is_saved_while_one_goes_back_is_rescued_before_it_is_written_over() {
     let fixture = with_checkpoint();
     fixture.write("a.txt", "wrong\n");
     let path = fixture.path().join("a.txt");
-    do_at(Step::CheckedOut, When::Before, move || std::fs::write(path, "saved just now\n").unwrap());
-    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
+    do_at(Point::Committed, move || std::fs::write(path, "saved just now\n").unwrap());
+    let done = Recovery::new(&fixture.project()).apply(&back()).unwrap().rollback.unwrap();
     assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
-    assert_eq!(done.later_rescues, ["refs/forge/rescue/manual/2"]);
+    assert_eq!(done.rescue_meanwhile.as_deref(), Some("refs/forge/rescue/manual/2"));
     assert_eq!(fixture.run(&["show", "refs/forge/rescue/manual/2:a.txt"]), "saved just now");
     assert_eq!(fixture.run(&["show", "refs/forge/rescue/manual/1:a.txt"]), "wrong");
     // Without new changes there is no further rescue.
     fixture.write("a.txt", "wrong again\n");
-    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
-    assert_eq!((done.rescue.as_deref(), done.later_rescues.len()), (Some("refs/forge/rescue/manual/3"), 0));
+    let done = Recovery::new(&fixture.project()).apply(&back()).unwrap().rollback.unwrap();
+    assert_eq!((done.rescue.as_str(), done.rescue_meanwhile), ("refs/forge/rescue/manual/3", None));
+}
+
+#[test]
+fn a_commit_made_meanwhile_is_not_lost() {
+    let fixture = with_checkpoint();
+    fixture.write("a.txt", "wrong\n");
+    fixture.commit("wrong");
+    let folder = fixture.path().to_owned();
+    do_at(Point::Remembered, move || {
+        crate::git::fixture::run_at(&folder, &["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
+    });
+    let error = Recovery::new(&fixture.project()).apply(&back()).unwrap_err();
+    assert_eq!(error.code, "E_MOVED");
+    assert_eq!(fixture.run(&["log", "-1", "--format=%s"]), "meanwhile");
+    assert_eq!(fixture.read("a.txt"), "wrong\n");
 }
 
 #[test]
 fn others_need_not_wait_while_git_checks_out() {
-    for (mode, step) in
-        [(Mode::Branch, Step::CheckedOut), (Mode::Restore, Step::CheckedOut), (Mode::Branch, Step::Recorded)]
-    {
+    for point in [Point::Rescued, Point::Committed] {
         let fixture = with_checkpoint();
         fixture.write("a.txt", "wrong\n");
         let folder = fixture.path().to_owned();
-        do_at(step, When::Before, move || {
+        do_at(point, move || {
             // A separate thread stands for another process.
             let other = std::thread::spawn(move || {
                 let project = Fixture::open(&folder);
@@ -159,46 +143,27 @@ fn others_need_not_wait_while_git_checks_out() {
             });
             assert_eq!(other.join().unwrap(), (true, true));
         });
-        Recovery::new(&fixture.project()).apply(&back(mode)).unwrap();
+        Recovery::new(&fixture.project()).apply(&back()).unwrap();
     }
 }
 
 #[test]
-fn a_branch_whose_name_is_in_the_way_stops_nothing() {
-    for (branches, expected) in [
-        (&["forge"][..], "forge-rollback/A-1-v1-1"),
-        (&["forge/rollback"], "forge-rollback/A-1-v1-1"),
-        (&["forge", "forge-rollback"], "forge-rollbacks/A-1-v1-1"),
-    ] {
-        let fixture = with_checkpoint();
-        for branch in branches {
-            fixture.run(&["branch", branch]);
-        }
-        fixture.write("a.txt", "wrong\n");
-        let done = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
-        assert_eq!(done.target.as_deref(), Some(expected));
-        assert!(crate::recovery::is_rollback(expected), "whoever begins there is told so");
-    }
-}
-
-#[test]
-fn what_a_newer_program_wrote_is_not_carried_over() {
+fn what_a_newer_program_wrote_stays_as_it_is() {
     for path in [KNOWLEDGE, FEATURES] {
         let fixture = with_checkpoint();
         fixture.write("a.txt", "wrong\n");
         let newer = fixture.read(path).replacen("\"1.0\"", "\"2.0\"", 1);
         fixture.write(path, &newer);
         let before = bytes(fixture.path());
-        let error = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap_err();
-        assert!(matches!(error.code, "E_UNKNOWN" | "E_SCHEMA_NEWER"), "{error}");
-        assert_eq!(fixture.read(path), newer);
-        assert!(Recovery::new(&fixture.project()).journal().unwrap().current.is_none());
+        Recovery::new(&fixture.project()).apply(&back()).unwrap();
+        let kept = std::fs::read_to_string(fixture.path().join(path)).unwrap();
+        assert_eq!((kept, fixture.read("a.txt")), (newer, "one\ntwo\nthree\n".to_owned()));
         nothing_is_lost(fixture.path(), &before, path);
     }
 }
 
 #[test]
-fn a_restore_goes_forward_on_the_same_branch_and_leaves_what_is_untracked() {
+fn a_rollback_leaves_what_is_untracked() {
     let fixture = with_checkpoint();
     fixture.write("a.txt", "wrong\n");
     fixture.write("more.txt", "more\n");
@@ -208,8 +173,7 @@ fn a_restore_goes_forward_on_the_same_branch_and_leaves_what_is_untracked() {
     fixture.write("new.txt", "untracked\n");
     fixture.write("x.ignored", "ignored\n");
     fixture.features(&[("A-001", "failing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
-    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
-    assert_eq!((done.target.as_deref(), done.worktree), (Some("main"), None));
+    Recovery::new(&fixture.project()).apply(&back()).unwrap();
     assert_eq!(fixture.run(&["rev-parse", "HEAD^"]), wrong);
     assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
     assert!(!fixture.path().join("more.txt").exists());
@@ -226,11 +190,11 @@ fn major_is_rolled_back_and_minor_is_not() {
     let fixture = with_checkpoint();
     fixture.write("a.txt", "x\n");
     let applied = Recovery::new(&fixture.project()).apply(&Apply::default()).unwrap();
-    assert_eq!((applied.rollback, applied.report.unwrap().row), (None, 4));
+    assert_eq!((applied.rollback, applied.report.row), (None, 5));
     fixture.features(&[("A-001", "failing"), ("A-002", "failing")]);
     let applied = Recovery::new(&fixture.project()).apply(&Apply::default()).unwrap();
+    assert_eq!(applied.report.row, 3);
     let done = applied.rollback.unwrap();
-    assert_eq!((done.row, done.regressions.len()), (2, 2));
     assert!(done.why.contains("A-001, A-002"), "{}", done.why);
     let error =
         Recovery::new(&fixture.project()).apply(&Apply { checkpoint: Some("A-1-v9".into()), ..Apply::default() });
@@ -246,19 +210,18 @@ fn a_reason_that_nobody_could_learn_is_refused_before_anything_is_done() {
     let bad = [("", Category::Usage), (" \n", Category::Usage), ("a\0b", Category::Usage), (&token, Category::Secret)];
     let long = "x".repeat(4_001);
     for (why, category) in bad.into_iter().chain([(long.as_str(), Category::Usage)]) {
-        let asked = Apply { why: Some(why.to_owned()), ..back(Mode::Branch) };
+        let asked = Apply { why: Some(why.to_owned()), ..back() };
         let error = Recovery::new(&fixture.project()).apply(&asked).unwrap_err();
         assert_eq!(error.category, category, "{why:?}");
         assert_eq!(fixture.run(&["for-each-ref", "refs/forge/"]), "", "{why:?}");
-        assert!(Recovery::new(&fixture.project()).journal().unwrap().current.is_none(), "{why:?}");
     }
     let forged = "# It was wrong\n\nForge-Session: somebody\nForge-Parent: 123\n";
-    let asked = Apply { why: Some(forged.to_owned()), ..back(Mode::Branch) };
+    let asked = Apply { why: Some(forged.to_owned()), ..back() };
     let done = Recovery::new(&fixture.project()).apply(&asked).unwrap().rollback.unwrap();
-    let made = done.made.unwrap();
+    let made = done.made;
     let sessions = ["log", "-1", "--format=%(trailers:key=Forge-Session,valueonly,separator=%x2C)", made.as_str()];
     assert_eq!(fixture.run(&sessions), "none");
-    let text = fixture.run(&["cat-file", "-p", &format!("{made}:{KNOWLEDGE}")]);
-    let knowledge: crate::knowledge::KnowledgeFile = serde_json::from_str(&text).unwrap();
-    crate::Document::check(&knowledge).unwrap();
+    let made = crate::git::Oid::parse(&made).unwrap();
+    let knowledge = fixture.project().git().unwrap().document_at::<crate::knowledge::KnowledgeFile>(&made);
+    crate::Document::check(&knowledge.unwrap().unwrap()).unwrap();
 }

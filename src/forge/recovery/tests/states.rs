@@ -10,7 +10,7 @@ use super::fixture::{Fixture, KNOWLEDGE};
 use super::rolled::{back, with_checkpoint};
 use crate::checkpoints::{Checkpoints, Create};
 use crate::git::fixture::{Repository, run_at};
-use crate::recovery::{Applied, Mode, Recovery};
+use crate::recovery::{Applied, Recovery};
 
 const ARTIFACTS: &str = ".forge/memory/artifacts/docs";
 
@@ -197,80 +197,62 @@ const STATES: &[Dirty] = &[
 ];
 
 /// Rolls back, and asserts that no byte is lost. `forge` is the folder of the memory.
-fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
+fn goes_back(what: &str, root: &Path, forge: &str) {
     let mut before = bytes(root);
-    let not_forge = format!(":(top,exclude){forge}");
-    // The branch, the checked-out commit, and the changes.
-    let status = ["status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", ":/", &not_forge];
-    let stood = run_at(root, &status);
-    let what = format!("{what}, {mode:?}");
     let project = root.join(forge);
-    match Recovery::new(&Fixture::open(project.parent().unwrap())).apply(&back(mode)) {
+    let scope = format!(":(top){}", forge.strip_suffix(".forge").unwrap().trim_end_matches('/'));
+    let checkpoint = format!("checkpoint/{}A-1-v1", forge.strip_suffix(".forge").unwrap());
+    match Recovery::new(&Fixture::open(project.parent().unwrap())).apply(&back()) {
         Ok(Applied { rollback: Some(done), .. }) => {
             assert!(!what.starts_with("an unmerged path") && !what.starts_with("an unborn"), "{what}");
-            assert!(done.rescue.is_some(), "{what}");
-            if done.worktree.is_some() {
-                // This work tree was not changed.
-                assert_eq!(run_at(root, &status), stood, "{what}");
-            }
-            let made = done.made.unwrap();
-            let code = run_at(root, &["diff", "--name-only", &made, "checkpoint/A-1-v1", "--", ":/", &not_forge]);
+            let not_forge = format!(":(top,exclude){forge}");
+            let code = run_at(root, &["diff", "--name-only", &done.made, &checkpoint, "--", &scope, &not_forge]);
             assert_eq!(code, "", "{what}: the code is not that of the checkpoint");
             if what.starts_with("names that are no text") {
                 let carried =
-                    run_at(root, &["-c", "core.quotePath=true", "ls-tree", "-r", "--name-only", &made, ARTIFACTS]);
+                    run_at(root, &["-c", "core.quotePath=true", "ls-tree", "-r", "--name-only", &done.made, ARTIFACTS]);
                 assert!(carried.contains("odd\\377\\376.md"), "{what}: {carried}");
             }
         }
         Err(error) if error.code == "E_UNKNOWN" => assert!(what.starts_with("an unmerged path"), "{what}: {error}"),
         Err(error) if error.code == "E_REFUSED" => {
             assert!(what.starts_with("an unborn branch"), "{what}: {error}");
-            // No step ran, so staged content is only in the index, as before.
+            // Nothing was done, so staged content is only in the index, as before.
             before = before.difference(&staged(root)).cloned().collect();
         }
         Ok(other) => panic!("{what}: {other:?}"),
         // An untracked file is in the place of a checkpoint's file.
         Err(error) => {
-            assert_eq!((mode, error.code), (Mode::Restore, "E_IN_THE_WAY"), "{what}: {error}");
+            assert_eq!(error.code, "E_IN_THE_WAY", "{what}: {error}");
             assert!(
                 ["where the checkpoint has", "became a file"].iter().any(|why| what.contains(why)),
                 "{what}: {error}"
             );
         }
     }
-    nothing_is_lost(root, &before, &what);
+    nothing_is_lost(root, &before, what);
 }
 
 /// Rolls back from every other state, starting at this index.
-fn every_other(from: usize, mode: Mode) {
+fn every_other(from: usize) {
     assert!(STATES.len() >= 36);
     for (what, dirty) in STATES.iter().skip(from).step_by(2) {
         let fixture = with_checkpoint();
         dirty(&fixture);
-        goes_back(what, fixture.path(), ".forge", mode);
+        goes_back(what, fixture.path(), ".forge");
     }
 }
 
-// Four tests, so that they run in parallel.
+// Two tests, so that they run in parallel.
 
 #[test]
 fn from_any_state_every_byte_is_reachable_or_on_disk() {
-    every_other(0, Mode::Branch);
+    every_other(0);
 }
 
 #[test]
 fn from_any_other_state_every_byte_is_reachable_or_on_disk() {
-    every_other(1, Mode::Branch);
-}
-
-#[test]
-fn when_any_state_is_restored_every_byte_is_reachable_or_on_disk() {
-    every_other(0, Mode::Restore);
-}
-
-#[test]
-fn when_any_other_state_is_restored_every_byte_is_reachable_or_on_disk() {
-    every_other(1, Mode::Restore);
+    every_other(1);
 }
 
 fn some_changes(root: &Path) {
@@ -282,39 +264,33 @@ fn some_changes(root: &Path) {
 
 #[test]
 fn nothing_is_lost_in_a_linked_work_tree() {
-    for mode in [Mode::Branch, Mode::Restore] {
-        let fixture = with_checkpoint();
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("linked");
-        fixture.run(&["worktree", "add", "-q", "-b", "linked", root.to_str().unwrap()]);
-        some_changes(&root);
-        let main = (fixture.head(), bytes(fixture.path()));
-        goes_back("a linked work tree", &root, ".forge", mode);
-        assert_eq!(fixture.head(), main.0);
-        nothing_is_lost(fixture.path(), &main.1, "the main work tree");
-    }
+    let fixture = with_checkpoint();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("linked");
+    fixture.run(&["worktree", "add", "-q", "-b", "linked", root.to_str().unwrap()]);
+    some_changes(&root);
+    let main = (fixture.head(), bytes(fixture.path()));
+    goes_back("a linked work tree", &root, ".forge");
+    assert_eq!(fixture.head(), main.0);
+    nothing_is_lost(fixture.path(), &main.1, "the main work tree");
 }
 
 #[test]
 fn nothing_is_lost_where_objects_have_longer_names() {
-    for mode in [Mode::Branch, Mode::Restore] {
-        let fixture = Fixture::of(Repository::with_format("sha256"));
-        Checkpoints::new(&fixture.project()).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
-        assert_eq!(fixture.head().len(), 64);
-        some_changes(fixture.path());
-        fixture.write(".git/info/attributes", "*.txt text eol=crlf\n");
-        goes_back("names of 64 digits", fixture.path(), ".forge", mode);
-    }
+    let fixture = Fixture::of(Repository::with_format("sha256"));
+    Checkpoints::new(&fixture.project()).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    assert_eq!(fixture.head().len(), 64);
+    some_changes(fixture.path());
+    fixture.write(".git/info/attributes", "*.txt text eol=crlf\n");
+    goes_back("names of 64 digits", fixture.path(), ".forge");
 }
 
 #[test]
 fn nothing_is_lost_where_the_memory_lies_deeper() {
-    for mode in [Mode::Branch, Mode::Restore] {
-        let (repository, project) = super::below::begun();
-        Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
-        some_changes(repository.path());
-        repository.write("sub/a.txt", "changed below\n");
-        repository.write("sub/.forge/memory/artifacts/docs/note.md", "noted\n");
-        goes_back("a memory further down", repository.path(), "sub/.forge", mode);
-    }
+    let (repository, project) = super::below::begun();
+    Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    some_changes(repository.path());
+    repository.write("sub/a.txt", "changed below\n");
+    repository.write("sub/.forge/memory/artifacts/docs/note.md", "noted\n");
+    goes_back("a memory further down", repository.path(), "sub/.forge");
 }

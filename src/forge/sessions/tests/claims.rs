@@ -10,7 +10,7 @@ fn fixture(features: usize) -> Fixture {
     let feature = |n: usize| format!(r#"{{"id":"A-00{n}","name":"n{n}","status":"not_implemented","tests":[]}}"#);
     let features: Vec<_> = (1..=features).map(feature).collect();
     let text = format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, features.join(","));
-    fixture.repository.write(".forge/memory/long-term/features.json", text);
+    crate::fixture::write_entries::<crate::features::FeaturesFile>(fixture.path(), &text);
     fixture.repository.commit("Features");
     fixture
 }

@@ -4,7 +4,6 @@ use super::*;
 use crate::focus::Focused;
 use crate::init;
 use crate::sessions::Sessions;
-use crate::skills::Skills;
 
 /// A learning about some work.
 fn about(context: &str, approach: &str) -> Learning {
@@ -110,13 +109,13 @@ fn ignored_memory_is_not_committed() {
     fixture.repository.commit("Begin");
     let project = fixture.open();
     start(&project);
-    let ended = Sessions::new(&project).end(&End { leave_dirty: Some("x".to_owned()), ..End::default() }).unwrap();
+    let ended = Sessions::new(&project).end(&End { next: Some("x".to_owned()), ..End::default() }).unwrap();
     assert_eq!(ended.commit, None);
     assert!(ended.warnings.iter().any(|warning| warning.contains("git ignores it")), "{:?}", ended.warnings);
 }
 
 #[test]
-fn joined_session_is_warned_of_missed_chained_skill() {
+fn joined_session_has_its_own_active_skill() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -125,13 +124,11 @@ fn joined_session_is_warned_of_missed_chained_skill() {
     let other = fixture.as_agent("Axiom");
     let joined = Sessions::new(&other).start(&Start { join: true, ..Start::default() }).unwrap().session;
     let inside = fixture.in_session(&joined.id);
-    Sessions::new(&inside).focus_now().unwrap().set(&set("Second")).unwrap();
-    Skills::new(&inside).activate("code-generation", "agent").unwrap();
+    let second = crate::focus::SetFocus { active_skill: Some("code-generation".to_owned()), ..set("Second") };
+    Sessions::new(&inside).focus_now().unwrap().set(&second).unwrap();
     let active = |focus: crate::focus::Focused<'_>| focus.show().unwrap().unwrap().focus.active_skill;
     assert_eq!(active(Sessions::new(&inside).focus_now().unwrap()).as_deref(), Some("code-generation"));
     assert_eq!(active(Focused::new(&project)), None);
-    let ended = Sessions::new(&inside).end(&End::default()).unwrap();
-    assert!(ended.warnings.iter().any(|warning| warning.contains("qa-review")), "{:?}", ended.warnings);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::*;
 use crate::features::Features;
 use crate::runner::{self, Line};
 use crate::sessions::Sessions;
+use crate::work::{self, Work};
 
 #[test]
 fn running_check_keeps_its_session_active() {
@@ -55,15 +56,18 @@ fn reads_do_not_renew_another_agents_lease() {
 }
 
 #[test]
-fn nameless_agents_are_warned_of_sharing() {
+fn nameless_agents_are_warned_when_a_focus_is_taken_away() {
     let fixture = Fixture::new();
-    assert!(!start(&fixture.open()).warnings.iter().any(|warning| warning.contains("--agent")));
     let id = start(&fixture.open()).session.id;
-    let is_warned = |project: &Project| {
-        start(project).warnings.iter().any(|warning| warning.contains("--agent") && warning.contains(&id))
+    let begin = |project: &Project, title: &str| {
+        let start = work::Start { what: Some(title.to_owned()), no_branch: true, ..work::Start::default() };
+        let warnings = Work::new(project).start(&start).unwrap().warnings;
+        warnings.iter().any(|warning| warning.contains("--agent") && warning.contains(&id))
     };
-    assert!(is_warned(&fixture.open()));
-    assert!(!is_warned(&fixture.in_session(&id)), "who names it knows");
+    assert!(!begin(&fixture.open(), "Halve a number"), "nobody worked on anything");
+    assert!(!begin(&fixture.open(), "LOCAL-1"), "it is the same");
+    assert!(begin(&fixture.open(), "Double a number"));
+    assert!(!begin(&fixture.in_session(&id), "LOCAL-1"), "who names it knows");
 }
 
 #[test]
@@ -73,10 +77,9 @@ fn record_with_a_path_as_id_is_damaged() {
     let id = start(&project).session.id;
     let path = ".forge/.local/sessions.json";
     fixture.repository.write(path, fixture.read(path).replace(&id, "../../../outside"));
-    let command = ["true".to_owned()];
-    let error = Sessions::new(&fixture.open()).run(&command, &AtomicBool::new(false), How::default()).unwrap_err();
+    let log = Log { text: "Done".to_owned(), next: None };
+    let error = Sessions::new(&fixture.open()).log(&log).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"), "{error}");
-    assert!(!fixture.path().join("outside.lock").exists() && !fixture.path().join("../outside.lock").exists());
 }
 
 #[test]

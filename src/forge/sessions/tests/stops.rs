@@ -1,4 +1,4 @@
-//! Ends by a signal, and the output of a session.
+//! What a session leaves in the commit, the event and the briefing.
 
 use super::*;
 use crate::checkpoints::{Checkpoints, Create};
@@ -7,52 +7,8 @@ use crate::features::Features;
 use crate::prime;
 use crate::sessions::Sessions;
 
-/// Says whether a process exists that has not exited.
-fn is_alive(pid: &str) -> bool {
-    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
-        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
-}
-
 fn data(event: &crate::events::Envelope) -> serde_json::Value {
     serde_json::to_value(&event.data).unwrap()
-}
-
-#[test]
-fn stopped_command_kills_its_children_and_skips_hooks() {
-    let fixture = Fixture::new();
-    let project = fixture.open();
-    let id = start(&project).session.id;
-    let hook = fixture.path().join("hooks/pre-commit");
-    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    std::fs::write(&hook, "#!/bin/sh\nsleep 600\n").unwrap();
-    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    fixture.repository.run(&["config", "core.hooksPath", hook.parent().unwrap().to_str().unwrap()]);
-    let child = fixture.path().join("child");
-    let script = format!("sleep 600 & echo $! > '{0}.new'; mv '{0}.new' '{0}'; wait", child.display());
-    let command = ["sh", "-c", &script].map(str::to_owned);
-    let stop = AtomicBool::new(false);
-    let how = How { apart: true, ..How::default() };
-    let outcome = std::thread::scope(|scope| {
-        let run = scope.spawn(|| Sessions::new(&project).run(&command, &stop, how));
-        while !child.exists() {
-            assert!(!run.is_finished(), "it did not run");
-            std::thread::yield_now();
-        }
-        stop.store(true, Ordering::SeqCst);
-        run.join().unwrap().unwrap()
-    });
-    let ended = outcome.ended.unwrap();
-    assert_eq!((outcome.stopped, ended.session, ended.commit), (true, id, None));
-    assert!(ended.warnings.iter().any(|warning| warning.contains("did not end within")), "{:?}", ended.warnings);
-    let pid = std::fs::read_to_string(&child).unwrap();
-    while is_alive(&pid) {
-        std::thread::yield_now();
-    }
-    assert!(!fixture.path().join(".git/index.lock").exists());
-    let replayed =
-        Events::new(&project).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
-    assert_eq!(data(&replayed.events[0])["reason"], "signal");
-    start(&fixture.open());
 }
 
 #[test]

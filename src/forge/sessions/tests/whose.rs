@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::events::Events;
+use crate::fixture::made;
+use crate::knowledge::KnowledgeFile;
 use crate::sessions::Sessions;
-use crate::skills::Skills;
 
 fn log(project: &Project, text: &str) -> crate::Result<Logged> {
     Sessions::new(project).log(&Log { text: text.to_owned(), next: None })
@@ -30,8 +31,6 @@ fn unnamed_callers_never_use_another_agents_session() {
         log(&other, "Mine").unwrap_err(),
         sessions.focus_to_change().unwrap_err(),
         sessions.required().unwrap_err(),
-        sessions.run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err(),
-        Skills::new(&other).activate("code-generation", "agent").unwrap_err(),
         sessions.end(&End::default()).unwrap_err(),
         sessions.start(&Start::default()).unwrap_err(),
     ];
@@ -41,8 +40,7 @@ fn unnamed_callers_never_use_another_agents_session() {
     }
     // Operations without a session still work, and read-only commands list the active sessions.
     sessions.learn(learned()).unwrap();
-    let learned = project.files().read(crate::layout::KNOWLEDGE).unwrap().unwrap();
-    assert!(!String::from_utf8_lossy(&learned).contains(&theirs));
+    assert!(!made::<KnowledgeFile>(project.root()).contains(&theirs));
     assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
     assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), before);
     assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live);
@@ -109,8 +107,7 @@ fn next_start_finishes_an_interrupted_end() {
         let begin = Start { take_over, ..Start::default() };
         let begun = Sessions::new(&fixture.as_agent("Axiom")).start(&begin).unwrap();
         assert_eq!((begun.session.agent.as_str(), begun.abandoned.len()), ("Axiom", 0), "{:?}", begun.warnings);
-        let knowledge = project.files().read(crate::layout::KNOWLEDGE).unwrap().unwrap();
-        let knowledge = String::from_utf8(knowledge).unwrap();
+        let knowledge = made::<KnowledgeFile>(project.root());
         assert!(knowledge.contains("Adding a subject") && knowledge.contains(&id), "{knowledge}");
         assert_eq!(over(&project, &id).state, State::Ended);
         assert_eq!(
@@ -127,8 +124,7 @@ fn newer_knowledge_file_does_not_block_the_end() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let id = start(&project).session.id;
-    let newer = |fixture: &Fixture| fixture.repository.write(path, fixture.read(path).replace("\"1.0\"", "\"2.0\""));
-    newer(&fixture);
+    fixture.repository.write(path, "{\"schema_version\": \"2.0\"}\n");
     let error = Sessions::new(&project).end(&End { learned: vec![learned()], ..End::default() }).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Refused, "E_SCHEMA_NEWER"), "{error}");
     assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live);

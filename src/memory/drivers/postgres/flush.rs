@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::connect::within;
 use super::db::{Db, Param, Ready};
 use super::error::{Failure, Outcome};
-use super::outbox::Transaction;
+use super::outbox::{ANNOUNCE, Transaction, server_run};
 use super::rows::{get, json};
 use super::work::{Next, Work};
 use crate::entry::EntryMeta;
@@ -169,11 +169,6 @@ untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id),
 unhanded AS (DELETE FROM memory_hands h USING gone g WHERE h.space_id = g.id)
 DELETE FROM memory_keys k USING gone g WHERE k.space_id = g.id";
 const TIDY_KEYS: &str = "DELETE FROM memory_keys WHERE space_id = ANY($1) AND rows <= 0";
-/// Returns the transaction and which server it is on, as [`super::outbox`] reads it.
-const ANNOUNCE: &str = "
-INSERT INTO memory_changes (origin, payload) VALUES ($1, $2)
-RETURNING xact, ((('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint & 4095) << 51)
-                + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 /// What comes with the commit besides the rows.
 #[derive(Debug)]
@@ -435,5 +430,5 @@ pub(super) async fn commit(db: &Db, work: &Work, notice: Option<&Notice>) -> Out
     }
     let last = script.run(db, true).await?;
     let announced = last.first().filter(|_| notice.is_some());
-    Ok(announced.and_then(|row| Some(Transaction { id: get(row, 0)?, server: get(row, 1)? })))
+    Ok(announced.and_then(|row| Some(Transaction { id: get(row, 0)?, server: server_run(row, 1)? })))
 }

@@ -363,7 +363,7 @@ impl Driver for Postgres {
         self.outbox.position()
     }
 
-    async fn catch_up(&self, position: &DeletePosition) -> Result<CaughtUp> {
+    async fn catch_up(&self, position: Option<&DeletePosition>) -> Result<CaughtUp> {
         self.check_open()?;
         self.outbox.catch_up(&self.database, position).await
     }

@@ -20,7 +20,7 @@ use super::rows::get;
 use crate::entry::{Kind, Namespace, Reach};
 use crate::error::{Result, StoreError};
 use crate::ops::{Change, Changes, Delete};
-use crate::position::{CaughtUp, DeletePosition};
+use crate::position::{CaughtUp, DeletePosition, ServerRun};
 
 /// The longest list of deletes in a row; a longer one says "anything".
 const PAYLOAD_BYTES: usize = 64 << 10;
@@ -38,19 +38,25 @@ const MAX_ROWS: usize = 10_000;
 /// One more than are used.
 const LIMIT: i64 = 10_001;
 
+/// Columns that say which server answers ([`server_run`]). On a standby that is not promoted they fail.
+macro_rules! server_columns {
+    () => {
+        "(SELECT system_identifier FROM pg_control_system()),
+         ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint,
+         (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+    };
+}
 /// Rows that the snapshot of the cursor did not see: of later transactions, and of those that ran then.
-///
-/// Its second column says which server answers: its timeline, and when it started, in Unix microseconds. A standby that is
-/// promoted begins a new timeline, so the order of these numbers is that of the servers, whichever of them started first. On
-/// a standby that is not promoted the statement fails.
-const READ: &str = "
-SELECT pg_current_snapshot()::text,
-       ((('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint & 4095) << 51)
-         + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
-       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, c.origin, c.payload
-  FROM (VALUES (1)) AS one (n)
-  LEFT JOIN LATERAL (SELECT origin, payload FROM memory_changes WHERE xact >= $1
-                     UNION ALL SELECT origin, payload FROM memory_changes WHERE xact = ANY($2) LIMIT $3) c ON true";
+const READ: &str = concat!(
+    "SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, c.origin, c.payload, ",
+    server_columns!(),
+    " FROM (VALUES (1)) AS one (n)
+      LEFT JOIN LATERAL (SELECT origin, payload FROM memory_changes WHERE xact >= $1
+                         UNION ALL SELECT origin, payload FROM memory_changes WHERE xact = ANY($2) LIMIT $3) c ON true"
+);
+/// Adds a row. Returns its transaction, and which server it is on.
+pub(super) const ANNOUNCE: &str =
+    concat!("INSERT INTO memory_changes (origin, payload) VALUES ($1, $2) RETURNING xact, ", server_columns!());
 /// The oldest rows, as far as they are past the retention of ten minutes, by the server's clock.
 const SWEEP: &str = "
 DELETE FROM memory_changes WHERE ctid = ANY(ARRAY(
@@ -67,8 +73,8 @@ pub(super) struct Cursor {
     next: i64,
     /// Transactions that ran at the time of the snapshot.
     running: Vec<i64>,
-    /// Which server it was ([`READ`]): another one may count other transactions.
-    server: i64,
+    /// Which server it was: another one may count other transactions.
+    server: ServerRun,
     /// The time of the snapshot by the server's clock, in Unix microseconds.
     at: i64,
 }
@@ -106,8 +112,8 @@ pub(super) struct Outbox {
 pub(super) struct Transaction {
     /// Its number.
     pub(super) id: i64,
-    /// Which server it was ([`READ`]).
-    pub(super) server: i64,
+    /// Which server it was.
+    pub(super) server: ServerRun,
 }
 
 /// The last deletes of this process: those that no later one is known to follow.
@@ -151,7 +157,8 @@ type Whose = (String, String, Option<String>);
 
 impl Cursor {
     /// The position before any read: it covers no row.
-    const NONE: Self = Self { next: i64::MAX, running: Vec::new(), server: 0, at: 0 };
+    const NONE: Self =
+        Self { next: i64::MAX, running: Vec::new(), server: ServerRun { system: 0, timeline: 0, started: 0 }, at: 0 };
 
     /// Returns statement, parameters and their types of a read.
     pub(super) fn read(&self) -> (&'static str, [(&(dyn ToSql + Sync), Type); 3]) {
@@ -160,16 +167,20 @@ impl Cursor {
         (READ, params)
     }
 
-    /// Returns whether the snapshot saw every transaction of a position.
-    fn covers(&self, position: &DeletePosition) -> bool {
+    /// Returns whether the snapshot saw every transaction of a position; `is_new` if it was taken after the position was.
+    ///
+    /// The read that noticed a restart, a failover or another system told subscribers that anything changed. So a new
+    /// snapshot of another server covers the position, unless this process still reads from the former primary.
+    fn covers(&self, position: &DeletePosition, is_new: bool) -> bool {
         let saw = |transaction: &i64| *transaction < self.next && !self.running.contains(transaction);
-        match position.server.cmp(&self.server) {
-            std::cmp::Ordering::Equal => position.transactions.iter().all(saw),
-            // The read that noticed the restart, or the failover, told subscribers that anything changed.
-            std::cmp::Ordering::Less => true,
-            // This process still reads from the former server.
-            std::cmp::Ordering::Greater => false,
+        let (then, now) = (position.server, self.server);
+        if then == now {
+            return position.transactions.iter().all(saw);
         }
+        if is_new {
+            return then.system != now.system || then.timeline <= now.timeline;
+        }
+        then.system == now.system && (then.timeline, then.started) < (now.timeline, now.started)
     }
 
     /// Returns whether rows between two positions may be missing.
@@ -192,8 +203,9 @@ impl NewRows {
         let running = parts.next().unwrap_or_default().split(',').filter(|xact| !xact.is_empty());
         let running = running.map(|xact| xact.parse::<i64>().map_err(|_| odd()));
         let running = running.collect::<Result<Vec<i64>>>()?;
-        let rows = found.iter().filter_map(|row| Some((get(row, 3)?, get(row, 4)?))).collect();
-        let cursor = Cursor { next, running, server: first.try_get(1)?, at: first.try_get(2)? };
+        let rows = found.iter().filter_map(|row| Some((get(row, 2)?, get(row, 3)?))).collect();
+        let server = server_run(first, 4).ok_or_else(odd)?;
+        let cursor = Cursor { next, running, server, at: first.try_get(1)? };
         Ok(Self { cursor, rows })
     }
 }
@@ -241,18 +253,22 @@ impl Outbox {
         DeletePosition::new(server, own.last.iter().map(|(_, transaction)| transaction.id).collect())
     }
 
-    /// Reads up to a position, if that was not read yet, and sends a mark.
+    /// Reads up to a position, if that was not read yet, and sends a mark; `None` is the moment of the call.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) async fn catch_up(self: &Arc<Self>, database: &Database, position: &DeletePosition) -> Result<CaughtUp> {
-        if !self.cursor.lock().covers(position) {
+    pub(super) async fn catch_up(
+        self: &Arc<Self>,
+        database: &Database,
+        position: Option<&DeletePosition>,
+    ) -> Result<CaughtUp> {
+        if !position.is_some_and(|position| self.cursor.lock().covers(position, false)) {
             let read = database.read(|db| {
                 let outbox = Arc::clone(self);
                 Box::pin(async move { outbox.read(db).await })
             });
             read.await?;
-            if !self.cursor.lock().covers(position) {
+            if position.is_some_and(|position| !self.cursor.lock().covers(position, true)) {
                 return Ok(CaughtUp::Behind);
             }
         }
@@ -331,6 +347,11 @@ impl Outbox {
     }
 }
 
+/// Reads the columns of `server_columns!`, from the first of them on.
+pub(super) fn server_run(row: &Row, first: usize) -> Option<ServerRun> {
+    Some(ServerRun { system: get(row, first)?, timeline: get(row, first + 1)?, started: get(row, first + 2)? })
+}
+
 /// Deletes rows past the retention, in steps of one transaction each.
 pub(super) async fn sweep(db: &Db) -> Outcome<()> {
     // A step may delete fewer than it looks at: rows are in the order of transactions, not quite in that of time.
@@ -407,9 +428,13 @@ impl Deleted {
 mod tests {
     use super::*;
 
+    fn run(timeline: i64, started: i64) -> ServerRun {
+        ServerRun { system: 1, timeline, started }
+    }
+
     #[test]
     fn late_answer_is_as_old_as_its_question() {
-        let cursor = Cursor { next: 10, running: Vec::new(), server: 5, at: 0 };
+        let cursor = Cursor { next: 10, running: Vec::new(), server: run(1, 5), at: 0 };
         let outbox = Outbox {
             channel: String::new(),
             id: 1,
@@ -459,19 +484,32 @@ mod tests {
 
     #[test]
     fn positions_are_covered_by_what_the_snapshot_saw() {
-        let cursor = Cursor { next: 10, running: vec![7], server: 5, at: 0 };
-        let covers =
-            |server, transactions: &[i64]| cursor.covers(&DeletePosition::new(server, transactions.to_vec()).unwrap());
-        assert!(covers(5, &[]) && covers(5, &[6, 9]), "seen");
-        assert!(!covers(5, &[9, 7]), "it ran at the time of the snapshot, though a later one was committed");
-        assert!(!covers(5, &[10]), "it began later");
-        assert!(covers(4, &[99]) && !covers(6, &[1]), "before a restart, and after one that was not noticed");
+        let cursor = Cursor { next: 10, running: vec![7], server: run(2, 5), at: 0 };
+        let covers = |is_new, server, transactions: &[i64]| {
+            cursor.covers(&DeletePosition::new(server, transactions.to_vec()).unwrap(), is_new)
+        };
+        let other_system = ServerRun { system: 9, ..run(2, 5) };
+        for is_new in [false, true] {
+            let covers = |server, transactions: &[i64]| covers(is_new, server, transactions);
+            assert!(covers(run(2, 5), &[]) && covers(run(2, 5), &[6, 9]), "seen");
+            assert!(
+                !covers(run(2, 5), &[9, 7]),
+                "it ran at the time of the snapshot, though a later one was committed"
+            );
+            assert!(!covers(run(2, 5), &[10]), "it began later");
+            assert!(covers(run(2, 4), &[99]), "before a restart");
+            assert!(covers(run(1, 6), &[99]), "of a former primary, which started later");
+            assert!(!covers(run(3, 1), &[1]), "of a later primary");
+            // A clock that was wrong when the server started, or a copy of the database on another system.
+            assert_eq!(covers(run(2, 6), &[99]), is_new);
+            assert_eq!(covers(other_system, &[1]), is_new);
+        }
     }
 
     #[test]
     fn position_names_what_no_later_transaction_stands_for() {
         let mut own = OwnDeletes::default();
-        let at = |server| move |id| Transaction { id, server };
+        let at = |started| move |id| Transaction { id, server: run(1, started) };
         let ids = |own: &OwnDeletes| own.last.iter().map(|(_, transaction)| transaction.id).collect::<Vec<_>>();
         own.add(0, at(1)(20));
         assert_eq!(ids(&own), [20]);
@@ -490,8 +528,8 @@ mod tests {
 
     #[test]
     fn gaps_are_found_by_time_and_server() {
-        let then = Cursor { next: 10, running: vec![7], server: 1, at: 0 };
-        let now = |next, server, at| Cursor { next, running: Vec::new(), server, at };
+        let then = Cursor { next: 10, running: vec![7], server: run(1, 1), at: 0 };
+        let now = |next, started, at| Cursor { next, running: Vec::new(), server: run(1, started), at };
         assert!(!then.has_gap(&now(10, 1, 5)) && !then.has_gap(&now(99, 1, MAX_GAP)));
         assert!(then.has_gap(&now(99, 1, MAX_GAP + 1)), "rows may have been swept");
         assert!(then.has_gap(&now(99, 2, 5)), "another server");

@@ -29,7 +29,7 @@ fn door_of(engine: &Engine) -> Arc<McpState> {
     Arc::new(McpState {
         engine: engine.clone(),
         config: McpConfig::default(),
-        tables: Tables::new(engine.clone()),
+        tables: Tables::new(engine.clone(), Vec::new()),
         place: None,
         extra: None,
         tracer: None,

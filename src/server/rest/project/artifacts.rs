@@ -3,11 +3,11 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::Code;
-use helmdeck_forge::artifacts::{Artifacts, BadLine, Filter, Kind, ProjectArtifact};
+use helmdeck_forge::artifacts::{Artifacts, Filter, Kind};
 use helmdeck_forge::view::Part;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -21,6 +21,8 @@ use crate::problem::Problem;
 use crate::rest::artifacts::disposition;
 use crate::rest::reply::{Problems, json};
 use crate::rest::request::{Params, PathValues};
+
+const PACK: &str = "forge.prime";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(show)).routes(routes!(bytes))
@@ -42,15 +44,6 @@ struct ArtifactQuery {
     after: Option<String>,
 }
 
-/// Artifacts, newest first.
-#[derive(Debug, Serialize, schemars::JsonSchema)]
-pub(super) struct ArtifactList {
-    #[serde(flatten)]
-    artifacts: Part<ProjectArtifact>,
-    /// Malformed lines of the index.
-    bad_lines: Vec<BadLine>,
-}
-
 /// Lists the artifacts of the project, newest first.
 #[utoipa::path(get, path = "/api/v1/project/artifacts", tag = "project", operation_id = "project_artifacts",
     params(ArtifactQuery),
@@ -70,10 +63,8 @@ async fn list(
     };
     let filter = Filter { kind, name: query.name.filter(|name| !name.is_empty()), ..Filter::default() };
     let wanted = wanted(query.limit, query.after)?;
-    let read = state.read(&caller, "forge.artifact_list", move |project| {
-        let listed = Artifacts::new(project).list(&filter)?;
-        let artifacts = Part::of(listed.artifacts, &wanted, |entry| entry.triv.to_string())?;
-        Ok(ArtifactList { artifacts, bad_lines: listed.bad_lines })
+    let read = state.read(&caller, PACK, move |project| {
+        Part::of(Artifacts::new(project).list(&filter)?.artifacts, &wanted, |entry| entry.triv.to_string())
     });
     json(&read.await?)
 }
@@ -84,7 +75,7 @@ async fn list(
     responses((status = 200, description = "The artifact", body = ref("#/components/schemas/ProjectArtifact")), Problems))]
 async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
-    json(&state.read(&caller, "forge.artifact_get", move |project| Artifacts::new(project).get(&name)).await?)
+    json(&state.read(&caller, PACK, move |project| Artifacts::new(project).get(&name)).await?)
 }
 
 /// Downloads an artifact. A browser saves it and never shows it as a page.
@@ -93,7 +84,7 @@ async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValue
     responses((status = 200, description = "The file", content_type = "*/*", body = String), Problems))]
 async fn bytes(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
-    let read = state.read(&caller, "forge.artifact_get", move |project| {
+    let read = state.read(&caller, PACK, move |project| {
         let entry = Artifacts::new(project).get(&name)?.entry;
         Ok((Artifacts::new(project).bytes(&entry)?, entry))
     });

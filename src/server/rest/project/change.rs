@@ -122,7 +122,7 @@ async fn close_issue(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = path.value("issue").to_owned();
-    make(&state, &caller, "forge.issue_done", request, move |project, closing: Closing| {
+    make(&state, &caller, "forge.issue_set", request, move |project, closing: Closing| {
         project.issues().done(&key, &closing.done, closing.if_match.as_deref())
     })
     .await
@@ -186,7 +186,7 @@ async fn confirm(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = path.value("id").to_owned();
-    make(&state, &caller, "forge.knowledge_confirm", request, move |project, condition: Condition| {
+    make(&state, &caller, "forge.remember", request, move |project, condition: Condition| {
         Knowledge::new(project).confirm(&id, condition.if_match.as_deref())
     })
     .await
@@ -215,7 +215,7 @@ async fn supersede(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = path.value("id").to_owned();
-    make(&state, &caller, "forge.knowledge_supersede", request, move |project, replacement: Replacement| {
+    make(&state, &caller, "forge.remember", request, move |project, replacement: Replacement| {
         if matches!(replacement.by.what, What::Invariant { check: Some(_), .. }) {
             let message = "a check is a command, and no caller of the server may name one";
             return Err(Error::refused(message).hint("leave \"check\" out, or supersede the entry at a shell"));

@@ -62,7 +62,7 @@ async fn list(
     let standing = query.standing.filter(|word| !word.is_empty()).map(standing).transpose()?;
     let wanted = wanted(query.limit, query.after)?;
     let read = state.read(&caller, "forge.features_list", move |project| {
-        let listed = Features::new(project).list(true)?;
+        let listed = Features::new(project).list()?;
         let mut features = listed.features;
         features.retain(|item| standing.is_none_or(|standing| item.standing == standing));
         let features = Part::of(features, &wanted, |item| item.feature.id.clone())?;
@@ -80,6 +80,6 @@ fn standing(word: String) -> Result<Standing, Problem> {
 #[utoipa::path(get, path = "/api/v1/project/focus", tag = "project", operation_id = "project_focus",
     responses((status = 200, description = "The focus", body = ref("#/components/schemas/ProjectFocus")), Problems))]
 async fn focus(State(state): State<ProjectState>, By(caller): By) -> Result<Response, Problem> {
-    let read = state.read(&caller, "forge.focus_show", |project| Sessions::new(project).focus_now()?.show());
+    let read = state.read(&caller, "forge.prime", |project| Sessions::new(project).focus_now()?.show());
     json(&read.await?)
 }

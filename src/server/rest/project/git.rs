@@ -51,7 +51,7 @@ async fn list(State(state): State<ProjectState>, By(caller): By, page: Params<Pa
     responses((status = 200, description = "The checkpoint", body = ref("#/components/schemas/ProjectCheckpoint")), Problems))]
 async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
-    json(&state.read(&caller, "forge.checkpoint_show", move |project| Checkpoints::new(project).show(&name)).await?)
+    json(&state.read(&caller, "forge.checkpoint_list", move |project| Checkpoints::new(project).show(&name)).await?)
 }
 
 /// What to compare.
@@ -78,6 +78,6 @@ async fn diff(
     let name = path.value("name").to_owned();
     let below = query.read()?.path.filter(|path| !path.is_empty());
     let read =
-        state.read(&caller, "forge.checkpoint_show", move |project| view::diff(project, &name, below.as_deref()));
+        state.read(&caller, "forge.checkpoint_list", move |project| view::diff(project, &name, below.as_deref()));
     json(&read.await?)
 }

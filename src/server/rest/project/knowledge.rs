@@ -44,7 +44,7 @@ struct KnowledgeQuery {
     after: Option<String>,
 }
 
-/// Lists what was learned, with its age and whether its files have changed since; `as_of` shows an earlier version.
+/// Lists what was learned, with its age; `as_of` shows an earlier version.
 #[utoipa::path(get, path = "/api/v1/project/knowledge", tag = "project", operation_id = "project_knowledge",
     params(KnowledgeQuery),
     responses((status = 200, description = "The knowledge", body = ref("#/components/schemas/ProjectKnowledge")), Problems))]

@@ -205,7 +205,8 @@ fn opened(
     open: impl FnOnce(&std::path::Path) -> helmdeck_forge::Result<Option<Project>>,
 ) -> Result<Project, Problem> {
     let Some(root) = &settings.root else {
-        let detail = "no project is set: name its folder in the configuration, [forge] root (HELMDECK_FORGE__ROOT)";
+        let detail = "no project: start the server in its folder, or name the folder in the configuration, [forge] root \
+                      (HELMDECK_FORGE__ROOT)";
         return Err(Problem::new(Code::NotFound, detail));
     };
     let found = open(root).map_err(|error| Error::from(&error))?;

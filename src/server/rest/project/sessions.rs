@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(events))
 }
 
-/// Lists the work sessions of the work tree as `helmdeck forge session status` does. It renews none of them.
+/// Lists the work sessions of the work tree as `helmdeck forge status` does. It renews none of them.
 #[utoipa::path(get, path = "/api/v1/project/sessions", tag = "project", operation_id = "project_sessions",
     responses((status = 200, description = "The sessions", body = ref("#/components/schemas/ProjectSessions")), Problems))]
 async fn list(State(state): State<ProjectState>, By(caller): By) -> Result<Response, Problem> {
@@ -116,7 +116,7 @@ async fn events(
         last: Some(page_size(query.limit)?),
         ..Replay::default()
     };
-    let read = state.read(&caller, "forge.events_tail", move |project| {
+    let read = state.read(&caller, PACK, move |project| {
         let replayed = Events::new(project).replay(&replay)?;
         let seq = replayed.events.iter().map(|event| event.seq).max().unwrap_or(replay.after);
         Ok(EventTail { replayed, seq })

@@ -1,6 +1,6 @@
 //! Schemas of the project routes, made of the types that they answer with.
 
-use helmdeck_forge::artifacts::Got;
+use helmdeck_forge::artifacts::{Got, ProjectArtifact};
 use helmdeck_forge::checkpoints::Checkpoint;
 use helmdeck_forge::features::Changed as FeatureChanged;
 use helmdeck_forge::focus::Shown as ShownFocus;
@@ -10,7 +10,7 @@ use helmdeck_forge::knowledge::{Confirmed, Superseded};
 use helmdeck_forge::progress::Log;
 use helmdeck_forge::recovery::Acknowledged;
 use helmdeck_forge::sessions::Session;
-use helmdeck_forge::skills::{Match, Shown as ShownSkill, Skill, Stat};
+use helmdeck_forge::skills::{Match, Shown as ShownSkill, Skill};
 use helmdeck_forge::view::{Diff, KnowledgeView, Part, ProgressView, SeenCommit, TreeFile};
 use helmdeck_forge_documents::tracking::{Conflict, Operation};
 use helmdeck_trackers::sync::Status;
@@ -18,7 +18,6 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::artifacts::ArtifactList;
 use super::change::{Closing, CommentText, Condition, FeatureStatus, IssueEdit, Replacement, Resolution};
 use super::features::FeatureList;
 use super::issues::{IssueList, IssueView};
@@ -86,9 +85,8 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ("ProjectAcknowledged", of::<Acknowledged>()),
         ("ProjectSkills", of::<Part<Skill>>()),
         ("ProjectSkill", of::<ShownSkill>()),
-        ("ProjectSkillStats", of::<Part<Stat>>()),
         ("ProjectSkillMatches", list_of("matches", of::<Match>())),
-        ("ProjectArtifacts", of::<ArtifactList>()),
+        ("ProjectArtifacts", of::<Part<ProjectArtifact>>()),
         ("ProjectArtifact", of::<Got>()),
         ("ProjectIssues", of::<IssueList>()),
         ("ProjectIssue", of::<IssueView>()),

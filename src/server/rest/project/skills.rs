@@ -1,4 +1,4 @@
-//! Skills of the project. Testing the triggers logs nothing.
+//! Skills of the project.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -18,7 +18,7 @@ use crate::rest::reply::{Problems, json as answer};
 use crate::rest::request::{Params, PathValues};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(show)).routes(routes!(stats)).routes(routes!(matches))
+    OpenApiRouter::default().routes(routes!(list)).routes(routes!(show)).routes(routes!(matches))
 }
 
 /// Lists the skills by name, invalid ones with the reasons.
@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, description = "The skills", body = ref("#/components/schemas/ProjectSkills")), Problems))]
 async fn list(State(state): State<ProjectState>, By(caller): By, page: Params<PageQuery>) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
-    let read = state.read(&caller, "forge.skill_list", move |project| {
+    let read = state.read(&caller, "forge.skill", move |project| {
         Part::of(Skills::new(project).list()?, &wanted, |skill| skill.name.clone())
     });
     answer(&read.await?)
@@ -39,23 +39,7 @@ async fn list(State(state): State<ProjectState>, By(caller): By, page: Params<Pa
     responses((status = 200, description = "The skill", body = ref("#/components/schemas/ProjectSkill")), Problems))]
 async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
-    answer(&state.read(&caller, "forge.skill_show", move |project| Skills::new(project).show(&name)).await?)
-}
-
-/// Lists how often each skill fired and was activated, by name.
-#[utoipa::path(get, path = "/api/v1/project/skill-stats", tag = "project", operation_id = "project_skill_stats",
-    params(PageQuery),
-    responses((status = 200, description = "The counts", body = ref("#/components/schemas/ProjectSkillStats")), Problems))]
-async fn stats(
-    State(state): State<ProjectState>,
-    By(caller): By,
-    page: Params<PageQuery>,
-) -> Result<Response, Problem> {
-    let wanted = page.read()?.wanted()?;
-    let read = state.read(&caller, "forge.skill_list", move |project| {
-        Part::of(Skills::new(project).stats()?, &wanted, |stat| stat.skill.clone())
-    });
-    answer(&read.await?)
+    answer(&state.read(&caller, "forge.skill", move |project| Skills::new(project).show(&name)).await?)
 }
 
 /// What the triggers are tested with.
@@ -66,7 +50,7 @@ struct MatchQuery {
     /// A task, a prompt, a title
     #[serde(default)]
     #[param(value_type = Option<String>)]
-    text: String,
+    task: String,
     /// Paths of files, separated by commas
     #[serde(default)]
     #[param(value_type = Option<String>)]
@@ -77,7 +61,7 @@ struct MatchQuery {
     labels: String,
 }
 
-/// Tests which skills would fire. Nothing is logged: `forge.skill_match` logs.
+/// Returns the skills that match a task, with the reasons.
 #[utoipa::path(get, path = "/api/v1/project/skill-matches", tag = "project", operation_id = "project_skill_matches",
     params(MatchQuery),
     responses((status = 200, description = "The skills with points", body = ref("#/components/schemas/ProjectSkillMatches")), Problems))]
@@ -88,7 +72,7 @@ async fn matches(
 ) -> Result<Response, Problem> {
     let asked = query.read()?;
     let list = |text: &str| text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect();
-    let query = Query { files: list(&asked.files), labels: list(&asked.labels), text: asked.text };
-    let found = state.read(&caller, "forge.skill_match", move |project| Skills::new(project).matching(&query)).await?;
+    let query = Query { files: list(&asked.files), labels: list(&asked.labels), task: asked.task };
+    let found = state.read(&caller, "forge.skill", move |project| Skills::new(project).matching(&query)).await?;
     answer(&json!({ "matches": found }))
 }

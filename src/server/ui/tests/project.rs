@@ -30,7 +30,7 @@ const PAGES: [&str; 19] = [
     "/checkpoints",
     "/checkpoints/LOCAL-1-v1",
     "/skills",
-    "/skills?text=implement%20it&files=src/a.rs",
+    "/skills?task=implement%20it&files=src/a.rs",
     "/skills/code-generation",
     "/artifacts",
     "/files",

@@ -13,7 +13,7 @@ use super::args::args;
 use super::queue::DELETE_CALLS;
 use super::{Postgres, READ, WRITE, on_server, text};
 use crate::driver::JobRows;
-use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
+use crate::jobs::{EndedJob, JobFilter, JobRow, LostErrors, LostJobs};
 use crate::queue::{Accepted, JobLimits, QueuedCall};
 
 pub(super) const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revision, percent, message, progress_at, created_at, \
@@ -54,6 +54,20 @@ results AS
 calls AS
      (DELETE FROM system_job_calls c USING saved, new WHERE c.id = saved.id AND new.id = saved.id AND new.ended_at IS NOT NULL)
 SELECT EXISTS (SELECT 1 FROM lease)";
+
+/// Ends a job of an owner, which may be gone, unless it has an end that says more than that.
+const END: &str = "
+WITH ended AS
+     (UPDATE system_jobs
+         SET state = $3, revision = greatest(revision + 1, $4), started_at = $5, ended_at = $6, expires_at = $7, error = $8,
+             artifacts = $9, kept = $10
+       WHERE id = $1 AND owner = $2 AND (ended_at IS NULL OR error = $11)
+       RETURNING id),
+results AS
+     (INSERT INTO system_job_results (id, sealed) SELECT id, $12 FROM ended WHERE $12 IS NOT NULL
+      ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed),
+calls AS (DELETE FROM system_job_calls c USING ended WHERE c.id = ended.id)
+SELECT count(*) FROM ended";
 
 /// Of one caller, over the index by caller; a plan does not depend on its parameters.
 const OF_CALLER: &str = "WHERE tenant = $1 AND subject = $2";
@@ -149,6 +163,22 @@ impl JobRows for Postgres {
                 .try_get(0)?)
         })?;
         Ok(saved.unwrap_or(false))
+    }
+
+    async fn end_job(&self, EndedJob { row, sealed, lost_error }: EndedJob) -> Result<()> {
+        let micros = |time: Option<Timestamp>| time.map(Timestamp::micros);
+        let (started, ended, expires) = (micros(row.started_at), micros(row.ended_at), row.expires_at.micros());
+        let [error, artifacts] = [&row.error, &row.artifacts]
+            .map(|document| document.as_deref().map(|document| text(document).into_owned()));
+        let ended = on_server!(self, READ, |db| {
+            let revision = signed(row.revision);
+            let values = args![
+                row.id, row.owner, row.state, revision, started, ended, expires, error, artifacts, row.kept,
+                lost_error, sealed
+            ];
+            Ok(db.query_typed_one(END, values).await.map(drop)?)
+        });
+        ended.map(drop)
     }
 
     async fn job(&self, id: String, now: Timestamp) -> Result<Option<JobRow>> {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::{Sqlite, empty_log, locks};
 use crate::driver::JobRows;
-use crate::jobs::{JobFilter, JobRow, LostErrors, LostJobs};
+use crate::jobs::{EndedJob, JobFilter, JobRow, LostErrors, LostJobs};
 
 const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revision, percent, message, progress_at, created_at, \
                        started_at, ended_at, expires_at, error, artifacts, kept, attempt, retries, due_at";
@@ -43,6 +43,25 @@ impl JobRows for Sqlite {
                 Ok(true)
             })
             .await
+    }
+
+    async fn end_job(&self, EndedJob { row, sealed, lost_error }: EndedJob) -> Result<()> {
+        let ended = self.0.read(move |db| {
+            let mut end = db.prepare_cached(
+                "UPDATE jobs SET state = :state, revision = max(revision + 1, :revision), started_at = :started_at,
+                 ended_at = :ended_at, expires_at = :expires_at, error = :error, artifacts = :artifacts, kept = :kept,
+                 result = :result
+                 WHERE id = :id AND owner = :owner AND (ended_at IS NULL OR error = :lost_error)",
+            )?;
+            end.execute(named_params! {
+                ":id": row.id, ":owner": row.owner, ":state": row.state, ":revision": signed(row.revision),
+                ":started_at": row.started_at.map(Timestamp::micros), ":ended_at": row.ended_at.map(Timestamp::micros),
+                ":expires_at": row.expires_at.micros(), ":error": row.error, ":artifacts": row.artifacts,
+                ":kept": row.kept, ":result": sealed, ":lost_error": lost_error,
+            })?;
+            Ok(())
+        });
+        ended.await.map(drop)
     }
 
     async fn job(&self, id: String, now: Timestamp) -> Result<Option<JobRow>> {

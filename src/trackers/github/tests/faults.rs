@@ -48,7 +48,7 @@ async fn limits_keep_every_change_for_later() {
         let pushed = clone.push().await;
         assert!(pushed.stopped.is_some() && pushed.failed.is_empty() && pushed.waiting == 1, "{pushed:?}");
         mock.forget_faults();
-        retry(&clone.project, None).unwrap();
+        retry(&clone.project).unwrap();
         helmdeck_forge_documents::tracking::Outbox::edit(clone.project.files(), |waiting| {
             waiting.iter_mut().for_each(|one| one.next_at = None);
         })
@@ -71,7 +71,7 @@ async fn server_errors_and_cut_connections_double_nothing() {
         }
         assert_eq!(clone.push().await.failed.len(), 1);
         mock.forget_faults();
-        retry(&clone.project, None).unwrap();
+        retry(&clone.project).unwrap();
     }
     assert_eq!(clone.push().await.delivered.len(), 1);
     assert_eq!((mock.with(|store| store.issues.len()), clone.issue("LOCAL-1").linear_id.as_str()), (1, "GH-1"));
@@ -169,13 +169,13 @@ async fn two_clones_and_people_end_with_equal_boards() {
         }
         if below(5) == 0 {
             let at = below(2);
-            clones[at].sync().sync(false).await.unwrap();
+            clones[at].sync().sync(&Pull::default()).await.unwrap();
             settle(&clones[at], below(2));
         }
     }
     for round in 0..6 {
         for clone in &clones {
-            let (_, pushed) = clone.sync().sync(false).await.unwrap();
+            let (_, pushed) = clone.sync().sync(&Pull::default()).await.unwrap();
             assert_eq!(pushed.failed, Vec::new());
             settle(clone, round % 2);
         }

@@ -125,13 +125,13 @@ async fn two_clones_and_people_end_with_equal_boards() {
             }
             if random.below(5) == 0 {
                 let clone = &clones[random.below(2)];
-                clone.sync().sync(false).await.unwrap();
+                clone.sync().sync(&Pull::default()).await.unwrap();
                 settle_conflicts(clone, &mut random);
             }
         }
         for _ in 0..6 {
             for clone in &clones {
-                let (_, pushed) = clone.sync().sync(false).await.unwrap();
+                let (_, pushed) = clone.sync().sync(&Pull::default()).await.unwrap();
                 assert_eq!(pushed.failed, Vec::new());
                 settle_conflicts(clone, &mut random);
             }
@@ -157,7 +157,7 @@ async fn two_clones_and_people_end_with_equal_boards() {
         }
         let asked = mock.asked().len();
         for clone in &clones {
-            let (pulled, pushed) = clone.sync().sync(false).await.unwrap();
+            let (pulled, pushed) = clone.sync().sync(&Pull::default()).await.unwrap();
             assert_eq!((pulled.changed, pushed), (Vec::new(), Pushed::default()), "it is quiet");
         }
         assert!(mock.asked()[asked..].iter().all(|asked| matches!(asked.operation.as_str(), "Issues" | "Comments")));

@@ -85,27 +85,6 @@ async fn a_closed_issue_in_two_clones_is_created_once() {
 }
 
 #[tokio::test]
-async fn a_dropped_creation_stays_here_until_retried() {
-    let mock = Mock::start();
-    let clone = Clone::new(&mock);
-    let (one, two) = (clone.add("One"), clone.add("Two"));
-    clone.project.issues().done(&two, &closed(), None).unwrap();
-    for _ in 0..2 {
-        mock.fail("Create", 0, Fault::Code("FORBIDDEN".into()));
-    }
-    assert_eq!(clone.push().await.failed.len(), 2);
-    for failed in clone.status().failed {
-        discard(&clone.project, &failed.op_id, "nobody else needs it").unwrap();
-    }
-    assert_eq!((clone.push().await, clone.status().local.len()), (Pushed::default(), 0));
-    for key in [&one, &two] {
-        assert_eq!(retry(&clone.project, Some(key)).unwrap(), 1);
-    }
-    assert_eq!(clone.push().await.delivered.len(), 2);
-    conforms(&mock);
-}
-
-#[tokio::test]
 async fn a_closed_issue_follows_edits_of_the_tracker() {
     let mock = Mock::start();
     mock.with(|store| store.add("First"));

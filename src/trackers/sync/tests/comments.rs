@@ -155,5 +155,5 @@ async fn text_of_a_tracker_is_fenced_in_the_briefing() {
     assert!(data.contains("issue of the focus, from a tracker"), "{data}");
     assert!(data.contains("comment of \"Grace\"") && !data.contains('\u{202e}'), "{data}");
     assert!(data.lines().filter(|line| line.contains("SYSTEM")).all(|line| line.starts_with("- ")), "{data}");
-    assert_eq!((primed.brief.invariants.total, primed.brief.skills.total), (0, 0));
+    assert!(!data.contains("invariants (") && !data.contains("matching skills ("), "{data}");
 }

@@ -179,10 +179,11 @@ async fn names_without_a_counterpart_are_refused_with_the_setting() {
     clone.set("SX9-1", &Edit { state: Some("Waiting".into()), ..Edit::default() });
     let pushed = clone.push().await;
     assert!(pushed.failed[0].error.contains("[linear.states]"), "{pushed:?}");
-    let id = clone.status().failed[0].op_id.clone();
-    assert_eq!(retry(&clone.project, Some(&id)).unwrap(), 1);
+    assert_eq!(clone.push().await.failed.len(), 0, "it fails the same way until a person changes something");
+    assert_eq!(retry(&clone.project).unwrap(), 1);
     assert_eq!(clone.push().await.failed.len(), 1);
-    discard(&clone.project, &id, "nobody needs it").unwrap();
+    assert_eq!(give_up(&clone.project, "SX9-1").unwrap().len(), 1);
+    assert_eq!(give_up(&clone.project, "SX9-1").unwrap_err().category, helmdeck_forge::Category::NotFound);
     assert_eq!((clone.issue("SX9-1").state.as_deref(), clone.status().waiting), (Some("Open"), 0));
     assert_eq!(clone.push().await, Pushed::default());
 }

@@ -28,7 +28,6 @@ answer! {
         items: Vec<Entry>,
         total: u64,
         next: Option<String>,
-        bad_lines: Vec<serde_json::Value>,
     }
 
     /// An artifact.
@@ -88,7 +87,7 @@ async fn download(Visit { ui, caller, path, .. }: Visit) -> Response {
         Ok(response) if response.status().is_success() => response,
         Ok(response) => {
             let status = response.status();
-            let detail = "this artifact is not in this clone, or its file is damaged: `helmdeck forge artifact verify`";
+            let detail = "this artifact is not in this clone, or its file is damaged: `helmdeck forge artifact list`";
             trouble(&ui, &caller, Tab::Artifacts, &Failure::new(status, detail))
         }
         Err(_) => trouble(&ui, &caller, Tab::Artifacts, &Failure::new(StatusCode::NOT_FOUND, "no such artifact")),

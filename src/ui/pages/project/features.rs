@@ -97,9 +97,7 @@ answer! {
         steps: Vec<String> = default,
         evidence: Option<String>,
         verified_commit: Option<String>,
-        verified_by: Option<String>,
         regressed_at: Option<Time>,
-        manual: bool = default,
         reason: Option<String>,
         agent: Option<String>,
     }

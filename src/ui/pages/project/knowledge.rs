@@ -49,7 +49,6 @@ answer! {
         paths: Vec<String> = default,
         seen: u64,
         superseded_by: Option<String>,
-        maybe_stale: bool,
     }
 }
 

@@ -1,10 +1,10 @@
-//! Skills, with a form that tests their triggers. Testing logs nothing.
+//! Skills, with a form that tests their triggers.
 
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
 
-use super::{API, Part, Tab, Top, answered, frame, optional};
+use super::{API, Part, Tab, Top, answered, frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use serde_json::Value;
@@ -12,7 +12,6 @@ use serde_json::Value;
 use crate::json::{self, Read, Unreadable, answer};
 use crate::request::{Visit, page_at};
 use crate::rest::segment;
-use crate::shown::Time;
 
 /// Number of skills on a page.
 const LIMIT: usize = 100;
@@ -29,9 +28,8 @@ answer! {
     struct Skill {
         name: String,
         description: String,
-        version: String,
+        version: Option<String>,
         triggers: Triggers,
-        valid: bool,
         errors: Vec<Problem> = default,
         warnings: Vec<Problem> = default,
     }
@@ -68,14 +66,6 @@ impl Read for Problem {
 
 answer! {
     #[derive(Debug)]
-    struct Stat {
-        skill: String,
-        matched: u64,
-        activated: u64,
-        last_matched_at: Option<Time>,
-    }
-
-    #[derive(Debug)]
     struct Matches {
         matches: Vec<Match>,
     }
@@ -98,23 +88,17 @@ answer! {
     }
 }
 
-/// A skill in the list, with how it has fared.
-struct Row {
-    skill: Skill,
-    stat: Option<Stat>,
-}
-
 #[derive(Template)]
 #[template(path = "project/skills.html")]
 struct SkillsPage {
     frame: Frame,
     top: Top,
-    text: String,
+    task: String,
     files: String,
     labels: String,
     /// What the test found; none if nothing was tested.
     tested: Option<Vec<Match>>,
-    rows: Vec<Row>,
+    skills: Vec<Skill>,
     total: u64,
     next: Option<String>,
 }
@@ -126,14 +110,7 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
     let answer = async {
         let list: Part<Skill> =
             ui.rest.get(&caller, &format!("{API}/skills?limit={LIMIT}{}", state.query(&["after"]))).await?;
-        let stats: Option<Part<Stat>> = optional(&ui, &caller, "skill-stats?limit=1000").await;
-        let mut stats = stats.map(|stats| stats.items).unwrap_or_default();
-        let row = |skill: Skill| {
-            let at = stats.iter().position(|stat| stat.skill == skill.name);
-            Row { stat: at.map(|at| stats.swap_remove(at)), skill }
-        };
-        let rows = list.items.into_iter().map(row).collect();
-        let asked = state.query(&["text", "files", "labels"]);
+        let asked = state.query(&["task", "files", "labels"]);
         let tested = if asked.is_empty() {
             None
         } else {
@@ -144,11 +121,11 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
         Ok(page(&SkillsPage {
             frame: frame("Skills", &ui, &caller),
             top: Top::new(Tab::Skills, &state, &ui, &caller),
-            text: state.get("text").to_owned(),
+            task: state.get("task").to_owned(),
             files: state.get("files").to_owned(),
             labels: state.get("labels").to_owned(),
             tested,
-            rows,
+            skills: list.items,
             total: list.total,
             next: list.next,
         }))
@@ -161,6 +138,8 @@ answer! {
     struct Shown {
         skill: Skill,
         instructions: String,
+        order: Vec<String>,
+        files: Vec<String>,
     }
 }
 

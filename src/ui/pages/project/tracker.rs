@@ -49,7 +49,6 @@ answer! {
     /// A change that waits for the tracker.
     #[derive(Debug)]
     struct Operation {
-        op_id: String,
         kind: String,
         issue: String,
         patch: Map<String, Value> = default,

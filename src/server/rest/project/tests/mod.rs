@@ -17,7 +17,7 @@ use crate::fixture::{Answer, Fixture, START};
 use crate::{Auth, AuthConfig};
 
 /// Every GET route with the name of its schema; `{artifact}` is the name of the fixture's artifact.
-pub(crate) const ROUTES: [(&str, &str); 25] = [
+pub(crate) const ROUTES: [(&str, &str); 24] = [
     ("health", "ProjectHealth"),
     ("health/history", "ProjectColours"),
     ("tree", "ProjectTree"),
@@ -35,8 +35,7 @@ pub(crate) const ROUTES: [(&str, &str); 25] = [
     ("recovery", "ProjectRecovery"),
     ("skills", "ProjectSkills"),
     ("skills/code-generation", "ProjectSkill"),
-    ("skill-stats", "ProjectSkillStats"),
-    ("skill-matches?text=implement%20it&files=src/a.rs", "ProjectSkillMatches"),
+    ("skill-matches?task=implement%20it&files=src/a.rs", "ProjectSkillMatches"),
     ("artifacts", "ProjectArtifacts"),
     ("artifacts/{artifact}", "ProjectArtifact"),
     ("issues?scope=all", "ProjectIssues"),
@@ -202,7 +201,7 @@ async fn trigger_test_logs_no_match() {
     let fixture = ProjectFixture::new().await;
     let events = async || fixture.server.get("/api/v1/project/events").await.json()["seq"].as_u64().unwrap();
     let before = events().await;
-    let found = fixture.server.get("/api/v1/project/skill-matches?text=implement%20it").await.json();
+    let found = fixture.server.get("/api/v1/project/skill-matches?task=implement%20it").await.json();
     assert_eq!(found["matches"][0]["skill"], "code-generation", "{found}");
     assert_eq!(events().await, before);
 }
