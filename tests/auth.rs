@@ -96,6 +96,9 @@ fn link_of_ui_signs_a_browser_in_once() {
     assert_eq!((plain.code, plain.stdout.trim_end()), (0, "http://127.0.0.1:7700/ui"), "{}", plain.stderr);
     assert!(!home.data().exists(), "without sign-in nothing is written");
     let server = Server::start_with(&home, KEY, &[TOKENS]);
+    let found = run(&home, &["ui"], &[TOKENS]);
+    let at = format!("http://{}/ui/sign-in#", server.address());
+    assert!(found.stdout.starts_with(&at), "the address of the server that runs, {at}: {}", found.stdout);
     let link = ["ui", "--tenant", "acme", "--user", "ann", "--scope", "packs:run", "--url", "https://deck.example/x"];
     let made = run(&home, &link, &[TOKENS]);
     let (address, code) = made.stdout.trim_end().split_once('#').unwrap_or_else(|| panic!("{}", made.stdout));

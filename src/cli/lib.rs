@@ -28,6 +28,7 @@ mod project;
 mod prompt;
 mod render;
 mod replicas;
+mod running;
 mod runtime;
 mod s3;
 mod schedules;

@@ -49,7 +49,10 @@ pub fn kind_of(path: &str) -> Option<&'static Kind> {
 pub(crate) fn skeleton_at(kind: &Kind, path: &str) -> Vec<u8> {
     let name = path.rsplit('/').next().and_then(|name| name.strip_suffix(".json")).unwrap_or_default().to_owned();
     let made = match kind.name {
-        "issue" => crate::issues::Issue { title: name.clone(), linear_id: name, ..Default::default() }.print(),
+        "issue" => {
+            let key = helmdeck_forge_documents::marks::split(&name).0.to_owned();
+            crate::issues::Issue { title: key.clone(), linear_id: key, ..Default::default() }.print()
+        }
         "comment" => crate::json::print(&crate::issues::Comment { id: name, ..Default::default() }),
         _ => return kind.skeleton(),
     };

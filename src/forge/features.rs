@@ -23,6 +23,7 @@ pub use helmdeck_forge_documents::features::{
     is_id,
 };
 use helmdeck_forge_documents::features::{contract, file};
+pub(crate) use manage::new_feature;
 pub use manage::{Add, Changed, Edit};
 pub(crate) use numbers::Numbers;
 #[cfg(test)]

@@ -65,6 +65,11 @@ impl Fixture {
         std::fs::read_to_string(self.project.root().join(path)).unwrap()
     }
 
+    /// Returns the path of the file of an issue, below the root.
+    pub(crate) fn file_of(&self, folder: &str, key: &str) -> String {
+        file_of(self.project.root(), folder, key)
+    }
+
     pub(crate) fn has(&self, path: &str) -> bool {
         self.project.root().join(path).exists()
     }
@@ -81,6 +86,14 @@ impl Fixture {
             assert!(worker.wait().unwrap().success());
         }
     }
+}
+
+/// Returns the path of a file whose name is a key with a mark, below the root.
+pub(crate) fn file_of(root: &Path, folder: &str, key: &str) -> String {
+    let names = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    let begin = format!("{key}-");
+    let name = names.map(|name| name.into_string().unwrap()).find(|name| name.starts_with(&begin));
+    format!("{folder}/{}", name.unwrap_or_else(|| panic!("there is no {folder}/{key}-…")))
 }
 
 /// Writes a document as the files of its entries, in place of those that are there.

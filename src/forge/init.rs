@@ -103,9 +103,6 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
     let created = create_missing(&project)?;
     let unset = created.iter().any(|path| path == CONFIG) || project.checks().is_none();
     let tests = unset.then(|| detect::tests(project.root()));
-    if created.iter().any(|path| path == CONFIG) {
-        crate::issues::begin(&project)?;
-    }
     let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
     let mut settings = Vec::new();
     let mut offers = Vec::new();

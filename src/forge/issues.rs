@@ -10,7 +10,7 @@ mod graph;
 mod history;
 #[cfg(test)]
 mod killed_tests;
-mod numbers;
+mod names;
 mod queue;
 mod rename;
 mod start;
@@ -27,15 +27,17 @@ pub use helmdeck_forge_documents::issues::{
 };
 pub use history::Record;
 pub(crate) use history::closed_aliases;
-pub(crate) use numbers::{BLOCK, base, begin};
 pub use queue::{ChangeKind, IssueChange, comment_id_there};
 pub use start::{BranchOutcome, BranchState, Start, Started};
+pub(crate) use start::{branch_name, hand_over, slug};
 pub(crate) use store::read;
 
+use helmdeck_forge_documents::marks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::graph::Graph;
+use self::names::Names;
 use crate::error::{Error, Result};
 use crate::project::Project;
 use crate::sessions::Sessions;
@@ -118,6 +120,9 @@ pub struct Shown {
     /// The issue with its standing.
     #[serde(flatten)]
     pub item: Item,
+    /// The keys of other issues that had this number in another clone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// The summary of an issue that is done, in Markdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
@@ -189,20 +194,24 @@ impl Issues<'_> {
     /// # Errors
     /// `NotFound`; `Usage` for what is no key; `Corrupt`.
     pub fn show(&self, key: &str) -> Result<Shown> {
-        check_key(key).map_err(Error::usage)?;
+        let (number, _) = marks::split(key);
+        check_key(number).map_err(Error::usage)?;
         let active = self.read()?;
-        let done = history::keys(self.project.files())?;
+        let names = Names::read(self.project.files())?;
+        let key = &names.resolve(key);
+        let done: Vec<String> = names.done().map(|(key, _)| key.to_owned()).collect();
+        let also = names.also(key);
         let claimed = Sessions::new(self.project).claimed();
         let graph = Graph::new(&active.issues, &done);
         if let Some(issue) = active.issues.iter().find(|issue| issue.answers_to(key)) {
             let mut item = graph.item(issue, &claimed);
             start::fill_refs(self.project, &mut item.issue);
-            return Ok(Shown { etag: store::etag(issue)?, item, summary: None });
+            return Ok(Shown { etag: store::etag(issue)?, item, also, summary: None });
         }
         let record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
         let mut item = graph.item(&record.issue, &claimed);
         start::fill_refs(self.project, &mut item.issue);
-        Ok(Shown { etag: store::etag(&record.issue)?, item, summary: Some(record.summary) })
+        Ok(Shown { etag: store::etag(&record.issue)?, item, also, summary: Some(record.summary) })
     }
 }
 

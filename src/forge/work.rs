@@ -9,12 +9,14 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod worktree;
 
 pub use commit::{Short, ShortCommit, no_key};
 pub use done::{Done, Finished};
 pub use start::{Start, Started};
 pub use status::{ChangedFiles, Status, TrackerTrouble};
 pub use verify::{Verification, Verify};
+pub use worktree::Elsewhere;
 
 use crate::config::LinearMode;
 use crate::error::{Error, Result};

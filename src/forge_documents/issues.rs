@@ -16,6 +16,8 @@ use helmdeck_forge_files::json::Members;
 use helmdeck_forge_files::layout::{ACTIVE, COMMENTS, ISSUES};
 use helmdeck_forge_files::time::Time;
 
+use crate::marks;
+
 mod file;
 
 /// State of an issue that nobody has begun.
@@ -53,6 +55,9 @@ pub struct Active {
 pub struct Issue {
     /// Its key: `SX9-123`, or `LOCAL-1` until a tracker has given it one.
     pub linear_id: String,
+    /// The name of the files of a local one: the number that it got first, with its mark.
+    #[serde(skip)]
+    pub file: Option<String>,
     /// What it is about, in one line.
     pub title: String,
     /// What it is about, in Markdown.
@@ -106,7 +111,7 @@ pub struct Issue {
     /// Its comments, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<Comment>,
-    /// Its earlier keys. Commits keep the key they were made with.
+    /// Its earlier keys, local ones with the mark. Commits keep the key they were made with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
     /// The issue as the tracker last reported it.
@@ -309,10 +314,32 @@ impl Issue {
         self.linear_id.strip_prefix(LOCAL).is_some_and(|rest| rest.starts_with('-'))
     }
 
+    /// Returns the name of its files.
+    #[must_use]
+    pub fn stem(&self) -> &str {
+        self.file.as_deref().unwrap_or(&self.linear_id)
+    }
+
+    /// Returns its earlier keys, without marks.
+    pub fn earlier_keys(&self) -> impl Iterator<Item = &str> {
+        self.aliases.iter().map(|alias| marks::split(alias).0)
+    }
+
     /// Says whether a key is its key, or was.
+    ///
+    /// A number that it gave up because another issue has it is that one's; with the mark, it is still its own.
     #[must_use]
     pub fn answers_to(&self, key: &str) -> bool {
-        self.linear_id == key || self.aliases.iter().any(|alias| alias == key)
+        if self.linear_id == key || self.aliases.iter().any(|alias| alias == key) {
+            return true;
+        }
+        match marks::split(key).1 {
+            Some(mark) => {
+                let earlier = || self.aliases.iter().any(|alias| marks::split(alias).1 == Some(mark));
+                marks::split(self.stem()).1 == Some(mark) || earlier()
+            }
+            None => !self.is_local() && self.earlier_keys().any(|earlier| earlier == key),
+        }
     }
 
     /// Returns the key of the issue it is part of.

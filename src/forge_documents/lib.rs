@@ -6,6 +6,7 @@ pub mod entries;
 pub mod features;
 pub mod issues;
 pub mod knowledge;
+pub mod marks;
 pub mod merge;
 pub mod progress;
 pub mod recovery;

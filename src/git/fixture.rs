@@ -153,7 +153,8 @@ pub const IDENTITY: &[(&str, &str)] = &[
 /// Runs git in a folder. It must succeed.
 pub fn run_at(folder: &Path, args: &[&str]) -> String {
     let output = output_at(folder, args);
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = |bytes| String::from_utf8_lossy(bytes);
+    assert!(output.status.success(), "git {args:?}: {}{}", said(&output.stderr), said(&output.stdout));
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::oid::Oid;
 use crate::repository::Git;
+use crate::run::Run;
 
 /// A work tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -32,6 +33,28 @@ impl Git {
     /// As [`Git::succeed`].
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
         Ok(parse(&self.read(&["worktree", "list", "--porcelain", "-z"])?.stdout))
+    }
+
+    /// Adds a work tree: the commit that is checked out here, and no branch.
+    ///
+    /// # Errors
+    /// As [`Git::succeed`], if the folder exists for example.
+    pub fn add_worktree(&self, folder: &Path) -> Result<()> {
+        let run = Run::writing().with_hooks();
+        self.succeed_at(&["worktree", "add", "--quiet", "--detach"], folder, &run)
+    }
+
+    /// Removes a work tree that has no changes.
+    ///
+    /// # Errors
+    /// As [`Git::succeed`], if it has changes for example.
+    pub fn remove_worktree(&self, folder: &Path) -> Result<()> {
+        self.succeed_at(&["worktree", "remove"], folder, &Run::writing())
+    }
+
+    fn succeed_at(&self, args: &[&str], folder: &Path, run: &Run) -> Result<()> {
+        let folder = folder.to_string_lossy();
+        self.succeed(&[args, &["--", &folder]].concat(), run).map(drop)
     }
 
     /// Returns another work tree, with the same options.

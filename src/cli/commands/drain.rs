@@ -6,9 +6,10 @@ use helmdeck_core::{Clock, Code, Secret, SystemClock};
 use helmdeck_system::tokens::NewToken;
 use serde_json::Value;
 
-use super::health::{Asked, named, reachable, send};
+use super::health::{Asked, named, send};
 use crate::args::DrainArgs;
 use crate::exit::{Exit, Failure, Result};
+use crate::running;
 use crate::wire::Setup;
 
 /// The variable with the token of an administrator.
@@ -27,7 +28,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &DrainArgs) -> Result<()> {
     let (address, host) = match &arguments.url {
         Some(url) => named(url)?,
         None => {
-            let address = reachable(setup.settings.server.listen);
+            let address = running::address(&setup.settings);
             (address, address.to_string())
         }
     };

@@ -1,7 +1,7 @@
 //! `helmdeck health`: asks a server whether it is ready, for health checks of containers and for scripts.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,6 +12,7 @@ use crate::config;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::running;
 
 /// Limit of an answer in bytes.
 const MAX_ANSWER: u64 = 64 << 10;
@@ -25,7 +26,7 @@ pub(crate) fn run(arguments: &HealthArgs, global: &Global, env: &ProcessEnvironm
         Some(url) => named(url)?,
         None => {
             let settings = config::load(global.config.as_deref(), Vec::new(), env)?.settings()?;
-            let address = reachable(settings.server.listen);
+            let address = running::address(&settings);
             (address, address.to_string())
         }
     };
@@ -56,16 +57,6 @@ pub(super) fn named(url: &Url) -> Result<(SocketAddr, String)> {
     let found = shown.to_socket_addrs().map_err(|error| Failure::new(Exit::Failed, format!("{host}: {error}")))?;
     let address = found.into_iter().next().ok_or_else(wrong)?;
     Ok((address, shown))
-}
-
-/// Returns where a listener is reached from this machine: "any address" means loopback.
-pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
 }
 
 /// Asks for readiness and returns the status and the body.
@@ -110,15 +101,6 @@ pub(super) fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn any_address_is_asked_on_loopback() {
-        for (listen, expected) in
-            [("0.0.0.0:7700", "127.0.0.1:7700"), ("[::]:7700", "[::1]:7700"), ("192.0.2.1:80", "192.0.2.1:80")]
-        {
-            assert_eq!(reachable(listen.parse().unwrap()).to_string(), expected);
-        }
-    }
 
     #[test]
     fn only_http_urls_are_taken() {

@@ -31,6 +31,7 @@ use crate::gate;
 use crate::notify::Notifier;
 use crate::output::Output;
 use crate::replicas;
+use crate::running::Running;
 use crate::runtime::block_on_threads;
 use crate::schedules;
 use crate::signals::{self, Stop};
@@ -92,6 +93,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     })?;
     let address = listener.local_addr()?;
     let engine = setup.serving_engine().await?;
+    let _running = Running::at(&setup.settings, address);
     engine.import_in_background();
     start_sweeping(&setup, &engine);
     engine.serve_jobs(schedules::caller(&setup.settings, authenticated)?);

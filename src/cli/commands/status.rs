@@ -17,6 +17,7 @@ use crate::env::ProcessEnvironment;
 use crate::exit::Result;
 use crate::gate;
 use crate::output::{Output, columns, size};
+use crate::running;
 use crate::wire::{MemoryUse, Setup};
 
 /// Time limit for the server's answer.
@@ -48,13 +49,13 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
     memory(&mut screen, &setup);
     store(&mut screen, &setup).await;
     packs(&mut screen, &setup).await;
-    let listen = setup.settings.server.listen;
-    let running = tokio::task::spawn_blocking(move || answers(listen)).await.unwrap_or(false);
-    let state = if running { "running" } else { "not running" };
+    let listen = running::address(&setup.settings);
+    let is_running = tokio::task::spawn_blocking(move || answers(listen)).await.unwrap_or(false);
+    let state = if is_running { "running" } else { "not running" };
     screen.add(
         "server",
         format!("{state} on http://{listen}"),
-        json!({"running": running, "listen": listen.to_string()}),
+        json!({"running": is_running, "listen": listen.to_string()}),
     );
     jobs(&mut screen, &setup).await;
     let seam = Seam::on_disk(crate::seam::config(&setup.settings.seam, &setup.env));
@@ -179,7 +180,6 @@ async fn jobs(screen: &mut Screen, setup: &Setup) {
 
 /// Returns whether a helmdeck server answers on the address.
 fn answers(listen: SocketAddr) -> bool {
-    let address = health::reachable(listen);
-    let answer = health::ask(address, &address.to_string(), ANSWER_WITHIN);
+    let answer = health::ask(listen, &listen.to_string(), ANSWER_WITHIN);
     answer.is_ok_and(|(_, body)| serde_json::from_str(&body).is_ok_and(|body: Value| body["status"].is_string()))
 }

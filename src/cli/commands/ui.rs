@@ -4,9 +4,9 @@ use helmdeck_core::{Clock, Identity, SystemClock};
 use helmdeck_system::tokens::{LINK, LINK_LIVES, NewToken};
 use serde_json::json;
 
-use super::health::reachable;
 use crate::args::UiArgs;
 use crate::exit::{Failure, Result};
+use crate::running;
 use crate::wire::Setup;
 
 /// Prints the address of the pages. Opens nothing.
@@ -19,7 +19,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &UiArgs) -> Result<()> {
     let base = match &arguments.url {
         Some(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => url.origin().ascii_serialization(),
         Some(url) => return Err(Failure::usage(format!("{url} is not http://host or https://host"))),
-        None => format!("http://{}", reachable(setup.settings.server.listen)),
+        None => format!("http://{}", running::address(&setup.settings)),
     };
     if !setup.authenticates()? {
         let address = format!("{base}/ui");

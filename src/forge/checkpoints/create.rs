@@ -12,7 +12,7 @@ use super::name::{NO_KEY, Name};
 use crate::error::{Category, Error, Result};
 use crate::features::{CodeSnapshot, Evidence, FeaturesFile};
 use crate::git::{Created, Git, Oid};
-use crate::issues::{self, Done};
+use crate::issues::Done;
 use crate::json::Members;
 use crate::knowledge::KnowledgeFile;
 use crate::layout;
@@ -31,7 +31,6 @@ const OUTPUT: usize = 600;
 const TRIES: u32 = 100;
 
 /// Number of checkpoints without an issue that each clone numbers in a block of its own.
-const BLOCK: u32 = 100;
 
 /// Request to create a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -182,11 +181,12 @@ impl Checkpoints<'_> {
             return Err(moved());
         }
         let name = self.tag(git, &key, &mut taken, &mut manifest, &text)?;
+        let path = name.at(&manifest.commit).path();
         // The tag is the source of truth: a file that could not be written is rebuilt from it.
-        match self.project.files().create(&name.path(), &print(&manifest)?) {
+        match self.project.files().create(&path, &print(&manifest)?) {
             Ok(true) => {}
-            Ok(false) => warnings.push(format!("{} was there already, and was left as it is", name.path())),
-            Err(error) => warnings.push(format!("{} was not written: {error}", name.path())),
+            Ok(false) => warnings.push(format!("{path} was there already, and was left as it is")),
+            Err(error) => warnings.push(format!("{path} was not written: {error}")),
         }
         drop(guard);
 
@@ -206,7 +206,7 @@ impl Checkpoints<'_> {
             tag: manifest.tag.clone(),
             commit: manifest.commit.clone(),
             can_rollback_to: manifest.proven(),
-            path: name.path(),
+            path,
             pushed,
             warnings,
             manifest,
@@ -333,7 +333,7 @@ impl Checkpoints<'_> {
         let first = manifest.message(text).map_err(invalid)?;
         self.project.files().check_secrets("the message of the tag", first.as_bytes())?;
         for _ in 0..TRIES {
-            let name = self.next(key, taken)?;
+            let name = Name::next(key, &*taken)?;
             manifest.tag = format!("{}{name}", Self::prefix(git));
             let message = manifest.message(text).map_err(invalid)?;
             match git.create_tag(&manifest.tag, &at, &message)? {
@@ -346,22 +346,6 @@ impl Checkpoints<'_> {
             "E_TAGS",
             format!("{TRIES} names of checkpoints of {key} in a row were taken"),
         ))
-    }
-
-    /// Returns the next name.
-    ///
-    /// Without an issue, two clones that know nothing of each other give different numbers.
-    fn next(&self, key: &str, taken: &[Name]) -> Result<Name> {
-        if key == NO_KEY {
-            let block = u32::try_from(issues::base(self.project) / issues::BLOCK).unwrap_or_default();
-            let own = block * BLOCK..(block + 1) * BLOCK;
-            let first = (block > 0).then(|| Name { key: key.to_owned(), number: own.start });
-            let name = Name::next(key, taken.iter().filter(|name| own.contains(&name.number)).chain(&first))?;
-            if own.contains(&name.number) {
-                return Ok(name);
-            }
-        }
-        Name::next(key, taken)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checkpoint status: compares the checkpoint tags with the files that mirror them and with the commits of this branch.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
@@ -102,13 +102,24 @@ impl Checkpoints<'_> {
         let mut both = self.files(&prefix)?;
         for tag in git.tags(&prefix)? {
             if let Some((_, name)) = Name::of_tag(&tag.name).filter(|(of, _)| *of == prefix) {
-                both.entry(name).or_default().tag = Some(tag);
+                let of_name = |other: &&Name| other.plain() == name;
+                let its =
+                    tag.commit.as_ref().map(|commit| name.at(commit.as_str())).filter(|its| both.contains_key(its));
+                // The file of another commit is that of another clone's, or the tag was moved.
+                let its = its.or_else(|| both.keys().find(of_name).cloned()).unwrap_or(name);
+                both.entry(its).or_default().tag = Some(tag);
             }
         }
+        let plain: Vec<Name> = both.keys().map(Name::plain).collect();
         let mut all: Vec<(Name, Checkpoint)> = Vec::new();
         for (name, both) in both {
-            let tag = format!("{prefix}{name}");
-            all.push((name, judge(git, tag, &both)?));
+            let tag = format!("{prefix}{}", name.plain());
+            let mut checkpoint = judge(git, tag, &both)?;
+            let is_alone = plain.iter().filter(|other| **other == name.plain()).count() == 1;
+            if !is_alone && both.tag.is_none() {
+                checkpoint.name = name.to_string();
+            }
+            all.push((name, checkpoint));
         }
         self.place(git, &mut all)?;
         all.sort_by(|(a, x), (b, y)| (y.timestamp, b).cmp(&(x.timestamp, a)));
@@ -132,9 +143,10 @@ impl Checkpoints<'_> {
         let lost = |one: &Checkpoint| matches!(one.state, State::NotAncestor | State::CommitMissing) && one.is_proven();
         let manifests: Vec<&Manifest> =
             all.iter().filter(|(_, one)| lost(one)).filter_map(|(_, one)| one.manifest.as_ref()).collect();
-        let same: HashMap<String, Oid> = same::find(git, &manifests, usable)?;
+        let same = same::find(git, &manifests, usable)?;
         for (_, checkpoint) in all {
-            if let Some(commit) = same.get(&checkpoint.tag).filter(|_| lost(checkpoint)) {
+            let found = checkpoint.manifest.as_ref().and_then(|manifest| same.get(&manifest.commit));
+            if let Some(commit) = found.filter(|_| lost(checkpoint)) {
                 (checkpoint.state, checkpoint.commit) = (State::Ok, Some(commit.to_string()));
                 checkpoint.can_rollback_to = true;
             }
@@ -149,7 +161,11 @@ impl Checkpoints<'_> {
     pub fn show(&self, name: &str) -> Result<Checkpoint> {
         let name = name.strip_prefix(&Self::prefix(self.project.git()?)).unwrap_or(name);
         let name = Name::asked(name)?.to_string();
-        self.list()?.into_iter().find(|checkpoint| checkpoint.name == name).ok_or_else(|| {
+        let mut all = self.list()?;
+        let is_its =
+            |checkpoint: &Checkpoint| Name::parse(&checkpoint.name).is_some_and(|one| one.plain().to_string() == name);
+        let at = all.iter().position(|one| one.name == name).or_else(|| all.iter().position(is_its));
+        at.map(|at| all.swap_remove(at)).ok_or_else(|| {
             Error::not_found(format!("there is no checkpoint {name}")).next("helmdeck forge checkpoint list")
         })
     }
@@ -178,8 +194,9 @@ impl Checkpoints<'_> {
     pub(crate) fn mirror(&self, name: &str) -> Result<Option<(String, Vec<u8>)>> {
         let Some(name) = Name::parse(name) else { return Ok(None) };
         let git = self.project.git()?;
-        let Some(tag) = git.tag(&format!("{}{name}", Self::prefix(git)))? else { return Ok(None) };
+        let Some(tag) = git.tag(&format!("{}{}", Self::prefix(git), name.plain()))? else { return Ok(None) };
         let held = Manifest::of_message(&tag.message).ok().flatten().filter(|held| held.tag == tag.name);
+        let held = held.filter(|held| name.mark.is_none() || name.at(&held.commit) == name);
         held.map(|held| Ok((tag.name, print(&held)?))).transpose()
     }
 
@@ -194,7 +211,7 @@ impl Checkpoints<'_> {
             let path = name.path();
             let file = match files.load_at::<Manifest>(&path) {
                 Ok(None) => continue,
-                Ok(Some(loaded)) if loaded.value.tag != format!("{prefix}{name}") => {
+                Ok(Some(loaded)) if loaded.value.tag != format!("{prefix}{}", name.plain()) => {
                     Err(format!("{path} speaks of {:?}", loaded.value.tag))
                 }
                 Ok(Some(loaded)) => Ok(loaded.value),

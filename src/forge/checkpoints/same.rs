@@ -14,7 +14,7 @@ const PATCHES: usize = 200;
 /// How much the clocks of two machines may differ, in seconds.
 const CLOCKS_DIFFER: i64 = 24 * 3600;
 
-/// Finds for each manifest the newest commit of `HEAD` that has its code or, if none has, its changes.
+/// Finds for each manifest, by its commit, the newest commit of `HEAD` that has its code or, if none has, its changes.
 ///
 /// Of those without the code, only manifests that are newer than `usable` and than those found are compared by their
 /// changes. A commit with the code is later than the manifest, but for clocks.
@@ -33,13 +33,16 @@ pub(super) fn find(git: &Git, manifests: &[&Manifest], usable: Option<Time>) -> 
     let mut usable = usable;
     for manifest in manifests {
         if let Some(commit) = manifest.code_tree.as_deref().and_then(|tree| newest.get(tree)) {
-            found.insert(manifest.tag.clone(), (*commit).clone());
+            found.insert(manifest.commit.clone(), (*commit).clone());
             usable = usable.max(Some(manifest.timestamp));
         }
     }
     let is_newer = |manifest: &Manifest| usable.is_none_or(|usable| manifest.timestamp > usable);
-    let others: Vec<&Manifest> =
-        manifests.iter().copied().filter(|manifest| !found.contains_key(&manifest.tag) && is_newer(manifest)).collect();
+    let others: Vec<&Manifest> = manifests
+        .iter()
+        .copied()
+        .filter(|manifest| !found.contains_key(&manifest.commit) && is_newer(manifest))
+        .collect();
     let Some(oldest) = others.iter().map(|manifest| manifest.timestamp).min() else { return Ok(found) };
     let mut commits: HashMap<String, Oid> = HashMap::new();
     for (id, commit) in git.patch_ids(since(oldest), PATCHES)? {
@@ -48,7 +51,7 @@ pub(super) fn find(git: &Git, manifests: &[&Manifest], usable: Option<Time>) -> 
     for manifest in others {
         let ids = [&manifest.branch_patch_id, &manifest.patch_id];
         if let Some(commit) = ids.into_iter().flatten().find_map(|id| commits.get(id)) {
-            found.insert(manifest.tag.clone(), commit.clone());
+            found.insert(manifest.commit.clone(), commit.clone());
         }
     }
     Ok(found)

@@ -1,10 +1,12 @@
 //! Checkpoints in real repositories.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::*;
 use crate::checkpoints::Checkpoints;
 use crate::error::Category;
+use crate::fixture::file_of;
 use crate::json::print;
 use crate::recovery::Recovery;
 use crate::recovery::tests::fixture::Fixture;
@@ -20,7 +22,15 @@ fn create(fixture: &Fixture, key: &str) -> Made {
 
 fn nothing_was_made(fixture: &Fixture) {
     assert_eq!(fixture.run(&["tag", "--list"]), "");
-    assert!(!fixture.path().join(".forge/git/checkpoints/A-1-v1.json").exists());
+    let files = std::fs::read_dir(fixture.path().join(".forge/git/checkpoints"));
+    assert_eq!(
+        files
+            .into_iter()
+            .flatten()
+            .filter(|file| !file.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'))
+            .count(),
+        0
+    );
 }
 
 #[test]
@@ -50,15 +60,33 @@ fn checkpoint_is_a_tag_and_its_mirror() {
 }
 
 #[test]
-fn clones_number_checkpoints_without_an_issue_apart() {
+fn two_clones_may_give_one_name() {
     let fixture = Fixture::new();
-    let config = std::fs::read_to_string(fixture.path().join(".forge/config.toml")).unwrap_or_default();
-    fixture.write(".forge/config.toml", format!("{config}\n"));
-    fixture.commit("settings");
-    let create = || Checkpoints::new(&fixture.project()).create(&Create::default()).unwrap().tag;
-    assert_eq!([create(), create()], ["checkpoint/session-v1", "checkpoint/session-v2"]);
-    fixture.write(".git/forge/issue-numbers.json", "{\"base\": 41000, \"highest\": 41000}");
-    assert_eq!([create(), create()], ["checkpoint/session-v4101", "checkpoint/session-v4102"]);
+    let there = tempfile::tempdir().unwrap();
+    let clone = there.path().join("clone");
+    fixture.run(&["clone", "-q", fixture.path().to_str().unwrap(), clone.to_str().unwrap()]);
+    let commit = |root: &Path, text: &str| {
+        std::fs::write(root.join("b.txt"), text).unwrap();
+        crate::recovery::tests::fixture::feed(root, &["add", "-A"], "");
+        crate::recovery::tests::fixture::feed(
+            root,
+            &["-c", "user.name=B", "-c", "user.email=b@b", "commit", "-qm", text],
+            "",
+        );
+    };
+    commit(&clone, "theirs");
+    let theirs = Checkpoints::new(&Fixture::open(&clone)).create(&Create::default()).unwrap();
+    commit(&clone, "memory");
+    let ours = Checkpoints::new(&fixture.project()).create(&Create::default()).unwrap();
+    assert_eq!((ours.tag.as_str(), theirs.tag.as_str()), ("checkpoint/session-v1", "checkpoint/session-v1"));
+    fixture.commit("memory");
+    fixture.run(&["fetch", "-q", "--no-tags", clone.to_str().unwrap(), "HEAD"]);
+    fixture.run(&["merge", "-q", "--no-edit", "FETCH_HEAD"]);
+    let list = Checkpoints::new(&fixture.project()).list().unwrap();
+    let found: BTreeMap<&str, _> = list.iter().map(|one| (one.name.as_str(), one.state)).collect();
+    let marked = format!("session-v1-{}", &theirs.commit[..8]);
+    assert_eq!(found, [("session-v1", State::Ok), (marked.as_str(), State::Ok)].into());
+    assert_eq!(Checkpoints::new(&fixture.project()).show("session-v1").unwrap().commit, Some(ours.commit));
 }
 
 #[test]
@@ -178,8 +206,9 @@ fn each_state_is_told_from_the_others() {
     fixture.commit("side");
     create(&fixture, "A-6");
     fixture.run(&["checkout", "-q", "main"]);
-    fixture.write(".forge/git/checkpoints/A-4-v1.json", "{\"tag\": ");
-    std::fs::remove_file(fixture.path().join(".forge/git/checkpoints/A-5-v1.json")).unwrap();
+    let file = |key: &str| file_of(fixture.path(), ".forge/git/checkpoints", key);
+    fixture.write(&file("A-4-v1"), "{\"tag\": ");
+    std::fs::remove_file(fixture.path().join(file("A-5-v1"))).unwrap();
     let found = states(&fixture);
     for (name, state) in [
         ("A-1-v1", State::Ok),
@@ -216,8 +245,8 @@ fn commit_of_another_clone_is_missing() {
     std::fs::create_dir_all(clone.join(".git/refs/tags/checkpoint")).unwrap();
     std::fs::write(clone.join(".git/refs/tags/checkpoint/A-1-v1"), tag + "\n").unwrap();
     std::fs::create_dir_all(clone.join(".forge/git/checkpoints")).unwrap();
-    let file = ".forge/git/checkpoints/A-1-v2.json";
-    std::fs::copy(fixture.path().join(file), clone.join(file)).unwrap();
+    let file = file_of(fixture.path(), ".forge/git/checkpoints", "A-1-v2");
+    std::fs::copy(fixture.path().join(&file), clone.join(file)).unwrap();
     let project = Fixture::open(&clone);
     let list = Checkpoints::new(&project).list().unwrap();
     let found: BTreeMap<_, _> = list.iter().map(|one| (one.name.as_str(), (one.state, one.can_rollback_to))).collect();

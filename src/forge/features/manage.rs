@@ -1,5 +1,6 @@
 //! Add, change and remove features, within their contract.
 
+use helmdeck_forge_documents::marks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use crate::events::subjects::Subject;
 use crate::files::check_path;
 use crate::git::Git;
 use crate::json::{Json, Members};
+use crate::project::Project;
 use crate::trust;
 
 /// Default prefix of feature ids, for the first feature.
@@ -103,6 +105,13 @@ struct FeatureEvent<'a> {
     evidence: Option<&'a str>,
 }
 
+/// Makes a feature that is not begun.
+pub(crate) fn new_feature(project: &Project, id: String, name: String) -> Feature {
+    let environment = project.environment();
+    let mark = marks::new(environment.uuid().as_u128());
+    Feature { created_at: Some(environment.now().seconds()), mark: Some(mark), ..Feature::new(id, name) }
+}
+
 /// Refuses a path that is not allowed in a file of the project. A folder may end with `/`.
 fn check_paths(paths: &[String]) -> Result<()> {
     paths.iter().try_for_each(|path| check_path(path.trim_end_matches('/')))
@@ -124,13 +133,13 @@ impl Features<'_> {
         check_paths(paths.as_deref().unwrap_or_default())?;
         let git = self.project.repository()?;
         let guard = self.project.common_lock()?;
-        let mut numbers = Numbers::of(self.project, git.as_ref());
+        let mut numbers = Numbers::read(git.as_ref());
         let edit = |file: &mut FeaturesFile| {
             let id = match &add.id {
                 Some(id) => id.clone(),
                 None => numbers.next_id(file, last_prefix(file)),
             };
-            let mut feature = Feature::new(id, name);
+            let mut feature = new_feature(self.project, id, name);
             (feature.tests, feature.steps, feature.paths) = (tests, steps, paths);
             feature.category.clone_from(&add.category);
             feature.blocked_by.clone_from(&add.blocked_by);

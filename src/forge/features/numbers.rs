@@ -1,17 +1,13 @@
 //! Numbers of new features.
 //!
-//! The highest number of each prefix is stored in the folder shared by all work trees, so that two of
-//! them do not give one id to two features. Where entries have files of their own, each clone counts in a block of its
-//! own, as with the keys of local issues: no merge has to give a feature another number, so what names it stays true.
+//! The highest number of each prefix is stored in the folder shared by all work trees, so that two of them do not give one
+//! id to two features. Two clones may: then the later feature gets another one where both are.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::PathBuf;
 
 use super::file::{FeaturesFile, split_id};
 use crate::git::Git;
-use crate::issues;
-use crate::project::Project;
 use crate::shared;
 
 /// Name of the file, below the folder shared by all work trees.
@@ -24,8 +20,6 @@ const FILE: &str = "forge/feature-numbers.json";
 pub(crate) struct Numbers {
     path: Option<PathBuf>,
     highest: BTreeMap<String, u64>,
-    /// The numbers of this clone, if each clone has its own.
-    block: Option<Range<u64>>,
 }
 
 impl Numbers {
@@ -33,13 +27,7 @@ impl Numbers {
     pub(crate) fn read(git: Option<&Git>) -> Self {
         let path = git.map(|git| git.common_dir().join(FILE));
         let read = |path: &PathBuf| serde_json::from_slice(&shared::read(path)?).ok();
-        Self { highest: path.as_ref().and_then(read).unwrap_or_default(), path, block: None }
-    }
-
-    /// Reads the numbers of a project, and the block of this clone. The common lock is held.
-    pub(crate) fn of(project: &Project, git: Option<&Git>) -> Self {
-        let base = issues::base(project);
-        Self { block: Some(base..base.saturating_add(issues::BLOCK)), ..Self::read(git) }
+        Self { highest: path.as_ref().and_then(read).unwrap_or_default(), path }
     }
 
     /// Returns the next id with a prefix, which no feature has or ever had.
@@ -47,16 +35,7 @@ impl Numbers {
         let used = file.features.iter().map(|feature| &feature.id).chain(&file.retired);
         let used = used.filter_map(|id| split_id(id)).filter(|(other, _)| *other == prefix).map(|(_, number)| number);
         let given = used.chain(self.highest.get(prefix).copied());
-        let highest = match &self.block {
-            None => given.max().unwrap_or(0),
-            // The clone in which the project began counts on where the others' blocks end, if it must.
-            Some(block) if block.start == 0 => {
-                let all: Vec<u64> = given.collect();
-                let own = all.iter().copied().filter(|number| *number + 1 < block.end).max().unwrap_or(0);
-                if all.contains(&(block.end - 1)) { all.into_iter().max().unwrap_or(0) } else { own }
-            }
-            Some(block) => given.filter(|number| block.contains(number)).max().unwrap_or(block.start),
-        };
+        let highest = given.max().unwrap_or(0);
         format!("{prefix}-{:03}", highest.saturating_add(1))
     }
 
@@ -83,23 +62,6 @@ mod tests {
     use super::*;
     use crate::files::Document as _;
     use crate::git::fixture::Repository;
-
-    #[test]
-    fn each_clone_counts_in_its_block() {
-        let numbers = |base: u64| Numbers { path: None, highest: BTreeMap::new(), block: Some(base..base + 1_000) };
-        let mut file = FeaturesFile::skeleton();
-        assert_eq!(
-            (numbers(0).next_id(&file, "A"), numbers(41_000).next_id(&file, "A")),
-            ("A-001".into(), "A-41001".into())
-        );
-        file.retired = vec!["A-003".into(), "A-41007".into(), "A-52001".into()];
-        assert_eq!(
-            (numbers(0).next_id(&file, "A"), numbers(41_000).next_id(&file, "A")),
-            ("A-004".into(), "A-41008".into())
-        );
-        file.retired.push("A-999".into());
-        assert_eq!(numbers(0).next_id(&file, "A"), "A-52002", "its own numbers are used up");
-    }
 
     #[test]
     fn a_number_is_given_once_in_all_work_trees() {

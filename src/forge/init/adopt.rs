@@ -7,7 +7,9 @@ use helmdeck_core::text;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::features::{ADOPTED_FROM, BlockedBy, Feature, Features, FeaturesFile, Numbers, Status, adopted_name};
+use crate::features::{
+    ADOPTED_FROM, BlockedBy, Feature, Features, FeaturesFile, Numbers, Status, adopted_name, new_feature,
+};
 use crate::json::Json;
 use crate::knowledge;
 use crate::layout::{SCRATCH, SESSIONS};
@@ -130,7 +132,7 @@ fn add(project: &Project, mut new: Vec<Listed>, adopted: &mut Adopted) -> Result
     }
     let git = project.repository()?;
     let guard = project.common_lock()?;
-    let mut numbers = Numbers::of(project, git.as_ref());
+    let mut numbers = Numbers::read(git.as_ref());
     project.files().edit(None, |file: &mut FeaturesFile| {
         for new in new {
             let name = one_line(&new.description);
@@ -142,7 +144,7 @@ fn add(project: &Project, mut new: Vec<Listed>, adopted: &mut Adopted) -> Result
                 adopted.skipped.push(format!("{LIST}: a feature holds what looks like a secret"));
                 continue;
             }
-            let mut feature = Feature::new(numbers.next_id(file, PREFIX), name);
+            let mut feature = new_feature(project, numbers.next_id(file, PREFIX), name);
             numbers.note(&feature.id);
             adopted.features.push(feature.id.clone());
             // Another tool may claim that it works; here it must be verified.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::history::{self, Record, Work};
-use super::numbers::Numbers;
+use super::names::Numbers;
 use super::store::Source;
 use super::{
     Active, CANCELLED, Checked, Comment, Criterion, DONE, IN_PROGRESS, Issue, Issues, MemoryTrace, OPEN, graph,
@@ -136,11 +136,10 @@ impl Issues<'_> {
             // Nothing is locked or written.
             return Ok(adopted);
         }
-        let done: Vec<String> = closed.iter().map(|record| record.issue.linear_id.clone()).collect();
         let mut records = Vec::new();
         let _common = project.common_lock()?;
         let mut numbers = Numbers::read(project);
-        self.change(Source::Local, |active| {
+        self.change(Source::Local, |active, names| {
             let mut keys: BTreeMap<String, String> = BTreeMap::new();
             for issue in active.issues.iter().chain(closed.iter().map(|record| &record.issue)) {
                 keys.extend(bead_of(issue).map(|id| (id.to_owned(), issue.linear_id.clone())));
@@ -152,8 +151,7 @@ impl Issues<'_> {
                     adopted.skipped.push(format!("{path}:{line}: it holds what looks like a secret"));
                     continue;
                 }
-                let used = active.issues.iter().map(|issue| &issue.linear_id).chain(&done).chain(keys.values());
-                issue.linear_id = numbers.next_key(used.map(String::as_str));
+                numbers.give(project, names, issue);
                 keys.insert(bead.id.clone(), issue.linear_id.clone());
             }
             new.retain(|new| !new.issue.linear_id.is_empty());
@@ -170,7 +168,7 @@ impl Issues<'_> {
                 let record = Record { closed_at: bead.closed_at.or(issue.updated_at), issue, ..Record::default() };
                 let work = Work { why: bead.close_reason.into_iter().collect(), ..Work::default() };
                 let text = history::print(&record, &work)?;
-                project.files().write(&history::path(&record.issue.linear_id), text.as_bytes())?;
+                project.files().write(&history::path(record.issue.stem()), text.as_bytes())?;
             }
             Ok(())
         })?;

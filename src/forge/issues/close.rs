@@ -66,8 +66,8 @@ impl Issues<'_> {
             || -> Result<Option<Issue>> { Ok(self.read()?.issues.into_iter().find(|issue| issue.answers_to(key))) };
         let Some(issue) = find()? else {
             let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;
-            let key = record.issue.linear_id.clone();
-            return Ok(Closed { path: history::path(&key), key, again: true, record });
+            let (key, path) = (record.issue.linear_id.clone(), history::path(record.issue.stem()));
+            return Ok(Closed { path, key, again: true, record });
         };
         check_match(&issue, if_match)?;
         check_criteria(&issue, done)?;
@@ -82,7 +82,7 @@ impl Issues<'_> {
         let now = environment.now().seconds();
         let state = if done.cancelled { CANCELLED } else { DONE };
         let from = issue.state;
-        let (record, path) = self.change(Source::Local, |active| {
+        let (record, path) = self.change(Source::Local, |active, names| {
             let at = active.issues.iter().position(|other| other.answers_to(key)).ok_or_else(|| absent(key))?;
             let before = active.issues.remove(at);
             check_match(&before, if_match)?;
@@ -92,7 +92,7 @@ impl Issues<'_> {
             after.updated_at = Some(now);
             queue::mark_changed(&before, &mut after);
             // A merge may have left the summary of an earlier closing.
-            if let Some(earlier) = history::closed(project.files(), &after.linear_id)? {
+            if let Some(earlier) = history::closed(project.files(), names, &after.linear_id)? {
                 history::absorb(&mut after, &earlier.issue);
             }
             let refs = after.git_refs.get_or_insert_with(Default::default);
@@ -109,7 +109,7 @@ impl Issues<'_> {
                 summary: String::new(),
                 issue: after,
             };
-            let path = history::path(&record.issue.linear_id);
+            let path = history::path(record.issue.stem());
             let text = history::print(&record, &work)?;
             project.files().check_secrets(&path, text.as_bytes())?;
             let change =
@@ -121,7 +121,7 @@ impl Issues<'_> {
         })?;
         let key = record.issue.linear_id.clone();
         // The summary holds the issue. Its own file stays where a merge can bring what others write into it.
-        let own = store::path(&key);
+        let own = store::path(record.issue.stem());
         if !shared.contains(&own) {
             store::forget(project.files(), &own)?;
         }
@@ -174,8 +174,8 @@ impl Issues<'_> {
         }
         let closed = Issue { state: from.clone(), ..issue.clone() };
         queue::mark_changed(&closed, &mut issue);
-        let path = history::path(&issue.linear_id);
-        let issue = self.change(Source::Local, |active| {
+        let path = history::path(issue.stem());
+        let issue = self.change(Source::Local, |active, _| {
             if !active.issues.iter().any(|other| other.linear_id == issue.linear_id) {
                 active.issues.push(issue.clone());
             }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::numbers::Numbers;
+use super::names::Numbers;
 use super::store::{self, Source};
 use super::text::{body, criterion, key, keys, labels, priority, some, title};
 use super::{
@@ -202,10 +202,9 @@ impl Issues<'_> {
         let done = history::keys(project.files())?;
         let _common = project.common_lock()?;
         let mut numbers = Numbers::read(project);
-        let issue = self.change(Source::Local, |active| {
+        let issue = self.change(Source::Local, |active, names| {
             let warnings = known(active, &done, &issue)?;
-            let used = active.issues.iter().flat_map(|issue| issue.aliases.iter().chain([&issue.linear_id]));
-            issue.linear_id = numbers.next_key(used.chain(&done).map(String::as_str));
+            numbers.give(project, names, &mut issue);
             active.issues.push(issue.clone());
             Ok((issue, warnings))
         });
@@ -283,7 +282,7 @@ impl Issues<'_> {
     /// # Errors
     /// The errors of `change`; `Usage` (`E_INVALID`, `E_CYCLE`), `Corrupt`, `Secret`, `Locked`.
     pub fn apply<T>(&self, change: impl FnOnce(&mut Active) -> Result<T>) -> Result<T> {
-        self.change(Source::Tracker, change)
+        self.change(Source::Tracker, |active, _| change(active))
     }
 }
 

@@ -16,10 +16,11 @@ impl<'a> Graph<'a> {
     pub(super) fn new(issues: &'a [Issue], done: &'a [String]) -> Self {
         let mut all = HashMap::new();
         for issue in issues {
-            for key in issue.aliases.iter().chain([&issue.linear_id]) {
-                all.insert(key.as_str(), issue);
+            if !issue.is_local() {
+                all.extend(issue.earlier_keys().map(|key| (key, issue)));
             }
         }
+        all.extend(issues.iter().map(|issue| (issue.linear_id.as_str(), issue)));
         Self { issues: all, done: done.iter().map(String::as_str).collect() }
     }
 

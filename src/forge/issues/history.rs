@@ -7,17 +7,20 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use helmdeck_core::text::collapse_whitespace;
+use helmdeck_forge_documents::marks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::names::{Name, Names};
 use super::{Criterion, DONE, Issue, is_key};
 use crate::checkpoints::Checkpoints;
 use crate::error::{Category, Error, Result};
 use crate::files::Files;
 use crate::git::closing::Closing;
 use crate::git::message::{self, Note};
+use crate::git::{Git, Oid};
 use crate::knowledge::Knowledge;
-use crate::layout::HISTORY;
+use crate::layout::{FORGE, HISTORY};
 use crate::project::Project;
 use crate::time::Time;
 
@@ -25,6 +28,8 @@ use crate::time::Time;
 const COMMITS: usize = 5_000;
 /// Mark of the front matter.
 const FENCE: &str = "---";
+/// End of the front matter.
+const END: &str = "\n---\n";
 
 /// An issue that is done.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -57,45 +62,46 @@ pub(super) struct Work {
     pub learned: Vec<String>,
 }
 
-/// Returns the path of the file of an issue that is done.
-pub(super) fn path(key: &str) -> String {
-    format!("{HISTORY}/{key}.md")
+/// Returns the path of the file of an issue that is done, by its name.
+pub(super) fn path(name: &str) -> String {
+    format!("{HISTORY}/{name}.md")
 }
 
 /// Returns the keys of the issues that are done, sorted by name.
 pub(super) fn keys(files: &Files) -> Result<Vec<String>> {
-    let names = files.list(HISTORY)?.into_iter().filter_map(|entry| Some(entry.name.strip_suffix(".md")?.to_owned()));
-    Ok(names.filter(|name| is_key(name)).collect())
+    Ok(Names::read(files)?.done().map(|(key, _)| key.to_owned()).collect())
 }
 
 /// Returns all issues that are done.
 pub(super) fn all(files: &Files) -> Result<Vec<Record>> {
+    let names = Names::read(files)?;
     let mut all = Vec::new();
-    for key in keys(files)? {
-        all.extend(read(files, &key)?);
+    for (key, _) in names.done() {
+        all.extend(read(files, &names, key)?);
     }
     Ok(all)
 }
 
 /// Returns the earlier keys of the issues that are done. What cannot be read has none.
 pub(crate) fn closed_aliases(files: &Files) -> HashSet<String> {
-    let all = keys(files).unwrap_or_default();
-    let records = all.iter().filter_map(|key| read(files, key).ok().flatten());
-    records.flat_map(|record| record.issue.aliases).collect()
+    let names = Names::read(files).unwrap_or_default();
+    let records = names.done().filter_map(|(key, _)| read(files, &names, key).ok().flatten());
+    records.flat_map(|record| record.issue.earlier_keys().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 /// Returns an issue that is done, by its key or an earlier one.
 pub(super) fn find(files: &Files, key: &str) -> Result<Option<Record>> {
-    match read(files, key)? {
+    let names = Names::read(files)?;
+    match read(files, &names, &names.resolve(key))? {
         Some(record) => Ok(Some(record)),
         None => Ok(all(files)?.into_iter().find(|record| record.issue.answers_to(key))),
     }
 }
 
-fn read(files: &Files, key: &str) -> Result<Option<Record>> {
-    let Some(mut record) = closed(files, key)? else { return Ok(None) };
+fn read(files: &Files, names: &Names, key: &str) -> Result<Option<Record>> {
+    let Some(mut record) = closed(files, names, key)? else { return Ok(None) };
     // A merge may have brought an edit or a comment of another branch.
-    if let Some(own) = super::store::of_closed(files, key)? {
+    if let Some(own) = super::store::of_closed(files, names, key)? {
         let Issue { state, git_refs, updated_at, .. } = record.issue;
         record.issue = Issue { state, git_refs, updated_at, ..own };
     } else {
@@ -105,12 +111,44 @@ fn read(files: &Files, key: &str) -> Result<Option<Record>> {
 }
 
 /// Returns an issue as it was when it was closed; `None` if it is not.
-pub(super) fn closed(files: &Files, key: &str) -> Result<Option<Record>> {
-    let Some(bytes) = files.read(&path(key))? else { return Ok(None) };
-    parse(key, &String::from_utf8_lossy(&bytes)).map(Some).map_err(|what| {
-        Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {what}", path(key)))
+pub(super) fn closed(files: &Files, names: &Names, key: &str) -> Result<Option<Record>> {
+    let Some(name) = names.get(key).and_then(Name::summary) else { return Ok(None) };
+    let Some(mut record) = parsed(files, &name)? else { return Ok(None) };
+    names.put(&mut record.issue, key);
+    record.summary = headed(&record);
+    Ok(Some(record))
+}
+
+/// Reads the file of an issue that is done.
+pub(super) fn parsed(files: &Files, name: &str) -> Result<Option<Record>> {
+    let Some(bytes) = files.read(&path(name))? else { return Ok(None) };
+    let (key, mark) = marks::split(name);
+    let mut record = parse(key, &String::from_utf8_lossy(&bytes)).map_err(|what| {
+        Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {what}", path(name)))
             .hint("mend its front matter, or take the file of an earlier commit")
-    })
+    })?;
+    record.issue.file = mark.map(|_| name.to_owned());
+    Ok(Some(record))
+}
+
+/// Returns the summary of an issue, with the key that it has now in its heading.
+fn headed(record: &Record) -> String {
+    let heading = || {
+        let (key, rest) = record.summary.strip_prefix("# ")?.split_once(": ")?;
+        is_key(key).then(|| format!("# {}: {rest}", record.issue.linear_id))
+    };
+    heading().unwrap_or_else(|| record.summary.clone())
+}
+
+/// Writes a record that has another key now, with the summary that it has.
+pub(super) fn renew(files: &Files, record: &Record) -> Result<()> {
+    let printed = print(record, &Work::default())?;
+    let front = printed.split_once(END).map_or(printed.as_str(), |(front, _)| front);
+    let text = format!("{front}{END}\n{}", headed(record));
+    let path = path(record.issue.stem());
+    files.check_secrets(&path, text.as_bytes())?;
+    files.write(&path, text.as_bytes())?;
+    super::store::keep_closed(files, &record.issue)
 }
 
 /// Adds the comments and earlier keys of another version of an issue.
@@ -120,7 +158,8 @@ pub(super) fn absorb(issue: &mut Issue, other: &Issue) {
             issue.comments.push(comment.clone());
         }
     }
-    add(&mut issue.aliases, other.aliases.iter().filter(|alias| **alias != issue.linear_id).cloned());
+    let (own, others) = (issue.stem().to_owned(), other.aliases.clone());
+    add(&mut issue.aliases, others.into_iter().filter(|alias| *alias != own));
 }
 
 /// Takes the front matter of a second version out of a text that git made of the lines of both.
@@ -199,7 +238,8 @@ fn parse(key: &str, text: &str) -> Result<Record, String> {
 /// Writes an issue that is done as a text.
 pub(super) fn print(record: &Record, work: &Work) -> Result<String> {
     let json = |value: &dyn erased::Json| value.text();
-    let issue = &record.issue;
+    // The number that its files have.
+    let issue = &Issue { linear_id: marks::split(record.issue.stem()).0.to_owned(), ..record.issue.clone() };
     let mut text = format!("{FENCE}\nlinear_id: {}\ntitle: {}\n", issue.linear_id, json(&issue.title)?);
     let mut member = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -269,41 +309,59 @@ fn criterion(criterion: &Criterion) -> String {
     format!("- [{mark}] {}{}", criterion.text(), evidence.unwrap_or_default())
 }
 
+/// Which commits mean an issue that has or had a number of another one.
+///
+/// A commit that names the number was made where one of them was: its tree has the file of that one alone, or it brings one of
+/// them, as the squashed merge of a branch does. Else the one that kept the number is meant.
+struct Meant<'a> {
+    git: &'a Git,
+    issue: &'a Issue,
+    names: Names,
+}
+
+impl Meant<'_> {
+    /// Says whether a commit means the issue with a key.
+    fn is_its(&self, commit: &Oid, key: &str) -> bool {
+        if key != self.issue.linear_id && !self.issue.earlier_keys().any(|earlier| earlier == key) {
+            return false;
+        }
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.names.named(key).partition(|(_, now)| *now == self.issue.linear_id || self.issue.answers_to(now));
+        if others.is_empty() {
+            return true;
+        }
+        let has = |commit: &Oid, all: &[(String, &str)]| all.iter().any(|(name, _)| self.has(commit, name));
+        let parent = || self.git.resolve(&format!("{commit}^")).ok().flatten();
+        match (has(commit, &own), has(commit, &others)) {
+            (true, true) => {
+                let before = parent().map_or((true, true), |parent| (has(&parent, &own), has(&parent, &others)));
+                if before.0 == before.1 { self.keeps(key) } else { before.1 }
+            }
+            (false, false) => self.keeps(key),
+            (is_here, _) => is_here,
+        }
+    }
+
+    fn keeps(&self, number: &str) -> bool {
+        number == self.issue.linear_id || !self.issue.is_local()
+    }
+
+    fn has(&self, commit: &Oid, name: &str) -> bool {
+        let folder = self.git.memory().strip_suffix(FORGE).unwrap_or_default();
+        let paths = [super::store::path(name), path(name)];
+        paths.iter().any(|path| matches!(self.git.file_at(commit, &format!("{folder}{path}")), Ok(Some(_))))
+    }
+}
+
 /// Collects what was done for an issue, from git, the checkpoints and the knowledge.
 ///
 /// What cannot be read is left out: closing an issue does not depend on it.
 pub(super) fn work(project: &Project, issue: &Issue) -> Work {
     let mut work = Work::default();
-    let closing = Closing::of(project.config());
     let mine = |key: Option<&str>| key.is_some_and(|key| issue.answers_to(key));
-    let commits = project.git().and_then(|git| Ok(git.log_with_messages("HEAD", COMMITS)?)).unwrap_or_default();
-    for (commit, text) in commits.into_iter().rev() {
-        // Parsing a whole message is slower than searching for a word.
-        let names = issue.aliases.iter().chain([&issue.linear_id]).any(|key| text.contains(key.as_str()));
-        if !names && !closing.closes(&text, &issue.linear_id) {
-            continue;
-        }
-        let parsed = message::parse(&text);
-        if closing.closes(&text, &issue.linear_id) && !parsed.messages.iter().any(|message| mine(message.key())) {
-            // Written by a person, or by a merge on GitHub.
-            work.commits.push((commit.oid.to_string(), commit.subject));
-            continue;
-        }
-        let messages: Vec<_> = parsed.messages.iter().filter(|message| mine(message.key())).collect();
-        if let Some(first) = messages.first() {
-            work.commits.push((commit.oid.to_string(), first.subject.clone()));
-        }
-        for message in messages {
-            add(&mut work.what, message.what.iter().cloned());
-            add(&mut work.why, [message.why.clone()]);
-            add(
-                &mut work.learned,
-                message.memory.iter().filter_map(|note| match note {
-                    Note::Learned(text) => Some(text.clone()),
-                    _ => None,
-                }),
-            );
-        }
+    if let Ok(git) = project.git() {
+        let names = Names::read(&project.files().reading()).unwrap_or_default();
+        commits(project, &Meant { git, issue, names }, &mut work);
     }
     if let Ok(checkpoints) = Checkpoints::new(project).list() {
         let closes = |manifest: &crate::checkpoints::Manifest| {
@@ -327,6 +385,41 @@ pub(super) fn work(project: &Project, issue: &Issue) -> Work {
         );
     }
     work
+}
+
+/// Adds the commits that name an issue, and what they say.
+fn commits(project: &Project, meant: &Meant<'_>, work: &mut Work) {
+    let (closing, issue) = (Closing::of(project.config()), meant.issue);
+    let commits = meant.git.log_with_messages("HEAD", COMMITS).unwrap_or_default();
+    for (commit, text) in commits.into_iter().rev() {
+        // Parsing a whole message is slower than searching for a word.
+        let names = issue.earlier_keys().chain([issue.linear_id.as_str()]).any(|key| text.contains(key));
+        if !names && !closing.closes(&text, &issue.linear_id) {
+            continue;
+        }
+        let mine = |key: Option<&str>| key.is_some_and(|key| meant.is_its(&commit.oid, key));
+        let parsed = message::parse(&text);
+        if closing.closes(&text, &issue.linear_id) && !parsed.messages.iter().any(|message| mine(message.key())) {
+            // Written by a person, or by a merge on GitHub.
+            work.commits.push((commit.oid.to_string(), commit.subject));
+            continue;
+        }
+        let messages: Vec<_> = parsed.messages.iter().filter(|message| mine(message.key())).collect();
+        if let Some(first) = messages.first() {
+            work.commits.push((commit.oid.to_string(), first.subject.clone()));
+        }
+        for message in messages {
+            add(&mut work.what, message.what.iter().cloned());
+            add(&mut work.why, [message.why.clone()]);
+            add(
+                &mut work.learned,
+                message.memory.iter().filter_map(|note| match note {
+                    Note::Learned(text) => Some(text.clone()),
+                    _ => None,
+                }),
+            );
+        }
+    }
 }
 
 /// Adds commits by their ids, each once. A commit that is not here has no subject.

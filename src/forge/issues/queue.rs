@@ -60,7 +60,7 @@ pub(super) fn add(project: &Project, change: &IssueChange<'_>) -> Result<()> {
     };
     let id = comment_id_there(&comment.id).to_string();
     let now = project.environment().now().seconds();
-    let mut operation = Operation::new(id, OperationKind::Comment, change.after.linear_id.clone(), now);
+    let mut operation = Operation::new(id, OperationKind::Comment, change.after.stem().to_owned(), now);
     let by = comment.by.as_ref().map(|by| format!("\n\n({by})")).unwrap_or_default();
     operation.body = Some(format!("{}{by}", comment.text));
     Outbox::edit(project.files(), |waiting| {

@@ -1,7 +1,7 @@
 //! Keys that a tracker gives to issues. The old key stays as an alias, because commits keep it.
 
 use super::edit::{Changed, changed};
-use super::history::{self, Record, Work};
+use super::history;
 use super::store::{self, Source};
 use super::{Active, Issue, Issues, absent, check_key};
 use crate::error::{Error, Result};
@@ -10,9 +10,6 @@ use crate::features::FeaturesFile;
 use crate::focus::{Focused, SetFocus};
 use crate::project::Project;
 use crate::sessions::Sessions;
-
-/// End of the front matter of a file of the history.
-const END: &str = "\n---\n";
 
 impl Issues<'_> {
     /// Gives an issue the key of a tracker, everywhere: in the issues, the focus and the features.
@@ -23,16 +20,16 @@ impl Issues<'_> {
     /// `NotFound`; `Refused` if another issue has the key; errors from writing.
     pub fn rename(&self, from: &str, to: &str) -> Result<Changed> {
         check_key(from).and(check_key(to)).map_err(Error::usage)?;
-        let issue = self.change(Source::Tracker, |active| {
+        let issue = self.change(Source::Tracker, |active, _| {
             if let Some(there) = active.issues.iter().find(|issue| issue.linear_id == to) {
-                if !there.aliases.iter().any(|alias| alias == from) {
+                if !there.answers_to(from) {
                     return Err(Error::refused(format!("{to} is another issue already")));
                 }
                 // An interrupted call left the file with the old key.
                 active.issues.retain(|issue| issue.linear_id != from);
             } else {
                 let old = active.issues.iter_mut().find(|issue| issue.linear_id == from);
-                take(old.ok_or_else(|| absent(from))?, from, to);
+                take(old.ok_or_else(|| absent(from))?, to);
             }
             rename_references(active, from, to);
             let issue = active.issues.iter().find(|issue| issue.linear_id == to).ok_or_else(|| absent(to))?.clone();
@@ -66,13 +63,10 @@ impl Issues<'_> {
             }
             _ => found,
         };
-        take(&mut record.issue, from, to);
-        let heading = format!("# {from}: ");
-        if let Some(rest) = record.summary.strip_prefix(&heading) {
-            record.summary = format!("# {to}: {rest}");
-        }
+        let name = record.issue.stem().to_owned();
+        take(&mut record.issue, to);
         note(&mut record.issue);
-        self.change(Source::Tracker, |active| {
+        self.change(Source::Tracker, |active, _| {
             if let Some(at) = active.issues.iter().position(|issue| issue.linear_id == to) {
                 let twin = active.issues.remove(at);
                 let known: Vec<&str> = record.issue.comments.iter().map(|comment| comment.id.as_str()).collect();
@@ -81,11 +75,11 @@ impl Issues<'_> {
                 record.issue.comments.extend(new);
             }
             rename_references(active, from, to);
-            write(self.project, &record)?;
+            history::renew(files, &record)?;
             // Its own file has the new name by now.
-            store::forget(files, &store::path(from))
+            store::forget(files, &store::path(&name))
         })?;
-        files.remove(&history::path(from))?;
+        files.remove(&history::path(&name))?;
         renamed(self.project, from, to)
     }
 
@@ -98,28 +92,23 @@ impl Issues<'_> {
         let mut record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
         let before = record.issue.clone();
         note(&mut record.issue);
-        record.issue.linear_id.clone_from(&before.linear_id);
+        (record.issue.linear_id, record.issue.file) = (before.linear_id.clone(), before.file.clone());
         if record.issue == before {
             return Ok(());
         }
         let _guard = self.project.files().lock()?;
-        write(self.project, &record)
+        history::renew(self.project.files(), &record)
     }
 }
 
-/// Gives an issue a key.
-fn take(issue: &mut Issue, from: &str, to: &str) {
-    issue.aliases = aliases(issue, from);
+/// Gives an issue a key of a tracker.
+fn take(issue: &mut Issue, to: &str) {
+    let earlier = issue.stem().to_owned();
+    if !issue.aliases.contains(&earlier) {
+        issue.aliases.push(earlier);
+    }
     to.clone_into(&mut issue.linear_id);
-}
-
-/// Returns the earlier keys of an issue, with one more.
-fn aliases(issue: &Issue, more: &str) -> Vec<String> {
-    let mut all = issue.aliases.clone();
-    if !all.iter().any(|alias| alias == more) {
-        all.push(more.to_owned());
-    }
-    all
+    issue.file = None;
 }
 
 /// Renames an issue where others name it.
@@ -141,7 +130,7 @@ fn renamed(project: &Project, from: &str, to: &str) -> Result<()> {
     if project.files().load::<FeaturesFile>()?.is_some() {
         project.files().edit(None, |file: &mut FeaturesFile| {
             for blockers in file.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
-                blockers.rename(from, to);
+                blockers.rename(|name| (name == from).then(|| to.to_owned()));
             }
             Ok(())
         })?;
@@ -159,17 +148,6 @@ fn renamed(project: &Project, from: &str, to: &str) -> Result<()> {
     };
     events::emit(project, Subject::Linear, event);
     Ok(())
-}
-
-/// Writes a record with the summary that it has.
-fn write(project: &Project, record: &Record) -> Result<()> {
-    let printed = history::print(record, &Work::default())?;
-    let front = printed.split_once(END).map_or(printed.as_str(), |(front, _)| front);
-    let text = format!("{front}{END}\n{}", record.summary);
-    let path = history::path(&record.issue.linear_id);
-    project.files().check_secrets(&path, text.as_bytes())?;
-    project.files().write(&path, text.as_bytes())?;
-    store::keep_closed(project.files(), &record.issue)
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ pub(crate) fn branch_name(issue: &Issue, start: &Start) -> String {
 }
 
 /// Returns a title as words of a branch name.
-fn slug(title: &str) -> String {
+pub(crate) fn slug(title: &str) -> String {
     let mut slug = String::new();
     for word in title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
         if !slug.is_empty() && slug.len() + 1 + word.len() > SLUG {
@@ -225,6 +225,24 @@ fn check_out(git: &Git, issue: &Issue, start: &Start, beside: Option<String>) ->
         return stay(format!("git did not switch: {}", why.trim().trim_start_matches("error: ")));
     }
     Ok(state(if exists { BranchOutcome::Switched } else { BranchOutcome::Created }, None))
+}
+
+/// Takes an issue that a new work tree does not have there: it was not committed.
+///
+/// # Errors
+/// Errors from writing.
+pub(crate) fn hand_over(from: &Project, to: &Project, issue: &Issue) -> Result<()> {
+    let key = &issue.linear_id;
+    if to.issues().show(key).is_ok() {
+        return Ok(());
+    }
+    let moved = Issue { git_refs: None, ..issue.clone() };
+    to.issues().apply(|active| {
+        active.issues.push(moved);
+        Ok(())
+    })?;
+    // The branch of the work has it from now on: git would not merge over a file that it does not know.
+    super::store::forget(from.files(), &super::store::path(issue.stem()))
 }
 
 /// Adds the commits of an issue to its references, from git.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixture::Fixture;
-use crate::layout::{ACTIVE, FOCUS, HISTORY};
+use crate::layout::{ACTIVE, FOCUS, HISTORY, ISSUES};
 
 fn add(fixture: &Fixture, title: &str) -> Issue {
     fixture.project.issues().add(&Add { title: title.to_owned(), ..Add::default() }).unwrap().issue
@@ -23,7 +23,7 @@ fn each_issue_has_a_file_of_its_own() {
         .issue;
     assert_eq!((first.linear_id.as_str(), first.title.as_str()), ("LOCAL-1", "Fix the login"));
     assert_eq!(add(&fixture, "Second").linear_id, "LOCAL-2");
-    let text = fixture.text(".forge/linear/issues/LOCAL-1.json");
+    let text = fixture.text(&fixture.file_of(ISSUES, "LOCAL-1"));
     assert!(text.starts_with("{\n  \"linear_id\": \"LOCAL-1\",\n\n  \"title\": \"Fix the login\",\n\n"), "{text}");
     assert!(text.contains("\n\n  \"labels\": [\n    \"auth\",\n\n    \"web\"\n  ],\n\n"), "{text}");
     assert_eq!(fixture.project.issues().show("LOCAL-1").unwrap().item.issue, first);
@@ -123,12 +123,14 @@ fn a_closed_issue_is_in_the_history() {
     let check = CriterionDone { criterion: "1".to_owned(), done: true, evidence: Some("seen".to_owned()) };
     issues.set("LOCAL-1", &Edit { checked: vec![check], ..Edit::default() }, None).unwrap();
     issues.comment("LOCAL-1", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
+    let own = fixture.file_of(ISSUES, "LOCAL-1");
     let closed =
         issues.done("LOCAL-1", &Done { why: Some("It was asked".to_owned()), ..Done::default() }, None).unwrap();
     assert!(!closed.again);
-    let text = fixture.text(&format!("{HISTORY}/LOCAL-1.md"));
+    let summary = fixture.file_of(HISTORY, "LOCAL-1");
+    let text = fixture.text(&summary);
     assert!(text.contains("- [x] It works (seen)") && text.contains("It was asked"), "{text}");
-    assert!(!fixture.has(".forge/linear/issues/LOCAL-1.json"), "no other branch has it");
+    assert!(!fixture.has(&own), "no other branch has it");
     assert!(!fixture.has(FOCUS));
     assert!(issues.done("LOCAL-1", &Done::default(), None).unwrap().again);
     let listed = issues.list(Scope::All).unwrap();
@@ -138,7 +140,7 @@ fn a_closed_issue_is_in_the_history() {
     assert_eq!(add(&fixture, "Three").linear_id, "LOCAL-3");
     let open = issues.reopen("LOCAL-1").unwrap().issue;
     assert_eq!((open.state.as_deref(), open.comments.len()), (Some("Open"), 2));
-    assert!(!fixture.has(&format!("{HISTORY}/LOCAL-1.md")));
+    assert!(!fixture.has(&summary));
     let again = issues.done("LOCAL-1", &Done { cancelled: true, ..Done::default() }, None).unwrap();
     assert_eq!(again.record.issue.state.as_deref(), Some("Cancelled"));
 }
@@ -158,21 +160,23 @@ fn a_new_key_reaches_every_reference() {
         .unwrap();
     issues.start("LOCAL-1", &Start { no_branch: true, ..Start::default() }).unwrap();
     issues.comment("LOCAL-1", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
+    let file = fixture.file_of(ISSUES, "LOCAL-1");
     for _ in 0..2 {
         let renamed = issues.rename("LOCAL-1", "SX9-4").unwrap().issue;
-        assert_eq!((renamed.linear_id.as_str(), renamed.aliases.as_slice()), ("SX9-4", &["LOCAL-1".to_owned()][..]));
+        let earlier: Vec<&str> = renamed.earlier_keys().collect();
+        assert_eq!((renamed.linear_id.as_str(), earlier), ("SX9-4", vec!["LOCAL-1"]));
         assert_eq!(renamed.comments.len(), 1);
     }
     let two = issues.show("LOCAL-2").unwrap().item;
     assert_eq!((two.issue.parent(), two.waits_for.as_slice()), (Some("SX9-4"), &["SX9-4".to_owned()][..]));
     assert_eq!(issues.show("LOCAL-1").unwrap().item.issue.linear_id, "SX9-4");
     assert!(fixture.text(FOCUS).contains("SX9-4"));
-    let old = fixture.text(".forge/linear/issues/LOCAL-1.json");
+    let old = fixture.text(&file);
     assert!(old.contains("\"moved_to\": \"SX9-4\""), "{old}");
     issues.set("LOCAL-1", &Edit { labels: Some(vec!["web".to_owned()]), ..Edit::default() }, None).unwrap();
     // As a merge with another branch leaves it, which gave it a priority and a label meanwhile.
     let late = old.replace("\"priority\": null", "\"priority\": 2").replace("\"labels\": []", "\"labels\": [\"db\"]");
-    fixture.repository.write(".forge/linear/issues/LOCAL-1.json", late);
+    fixture.repository.write(&file, late);
     let moved = issues.show("LOCAL-1").unwrap().item.issue;
     assert_eq!((moved.title.as_str(), moved.priority), ("One", Some(2)));
     assert_eq!(moved.labels, ["web", "db"]);
@@ -230,15 +234,184 @@ fn edits_of_different_members_merge() {
 fn a_damaged_issue_is_named_and_never_overwritten() {
     let fixture = Fixture::new();
     add(&fixture, "One");
-    fixture.repository.write(".forge/linear/issues/LOCAL-1.json", "{");
+    let file = fixture.file_of(ISSUES, "LOCAL-1");
+    fixture.repository.write(&file, "{");
     let issues = fixture.project.issues();
     let error = issues.set("LOCAL-1", &Edit { priority: Some(1), ..Edit::default() }, None).unwrap_err();
-    assert!(error.code == "E_CORRUPT" && error.message.contains("LOCAL-1.json:1:"), "{error}");
-    assert_eq!(fixture.text(".forge/linear/issues/LOCAL-1.json"), "{");
+    assert!(error.code == "E_CORRUPT" && error.message.contains(&format!("{file}:1:")), "{error}");
+    assert_eq!(fixture.text(&file), "{");
     let damaged = crate::repair::damaged_files(&fixture.project).unwrap();
-    assert!(damaged.iter().any(|file| file.path == ".forge/linear/issues/LOCAL-1.json"), "{damaged:?}");
+    assert!(damaged.iter().any(|damaged| damaged.path == file), "{damaged:?}");
     // The last good copy comes first; without one, an issue with that key and nothing else.
     let skeleton = crate::repair::RepairRequest { yes: true, from: Some(crate::repair::Source::Skeleton) };
-    crate::repair::repair(&fixture.project, ".forge/linear/issues/LOCAL-1.json", skeleton).unwrap();
+    crate::repair::repair(&fixture.project, &file, skeleton).unwrap();
     assert_eq!(issues.show("LOCAL-1").unwrap().item.issue.title, "LOCAL-1");
+}
+
+/// Fixture: two clones that give numbers to issues and features of their own, and meet.
+struct Clones {
+    ours: Fixture,
+    theirs: crate::Project,
+    _folder: tempfile::TempDir,
+}
+
+impl Clones {
+    fn new() -> Self {
+        let ours = Fixture::new();
+        for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
+            ours.repository.run(&["config", name, value]);
+        }
+        ours.repository.write(".forge/.gitignore", include_str!("../init/gitignore"));
+        add(&ours, "Shared");
+        ours.repository.commit("Begin");
+        let folder = tempfile::tempdir().unwrap();
+        let clone = folder.path().join("clone");
+        ours.repository.run(&["clone", "-q", ".", clone.to_str().unwrap()]);
+        let theirs = crate::Project::open(&clone, crate::ProjectEnvironment::default()).unwrap().unwrap();
+        let clones = Self { ours, theirs, _folder: folder };
+        clones.there(&["config", "user.name", "Bob"]);
+        clones.there(&["config", "user.email", "bob@example.com"]);
+        clones
+    }
+
+    fn there(&self, args: &[&str]) -> String {
+        self.theirs.git().unwrap().read(args).unwrap().text()
+    }
+
+    fn commit_theirs(&self, message: &str) {
+        self.there(&["add", "-A"]);
+        self.there(&["commit", "-qm", message]);
+    }
+
+    /// Takes what the other side has, on both sides.
+    fn meet(&self) {
+        self.ours.repository.run(&["fetch", "-q", self.theirs.root().to_str().unwrap(), "HEAD"]);
+        self.ours.repository.run(&["merge", "-q", "--no-edit", "FETCH_HEAD"]);
+        self.there(&["pull", "-q", "--no-rebase", "--no-edit", "origin", "main"]);
+    }
+
+    fn all(project: &crate::Project) -> Vec<(String, String)> {
+        let listed = project.issues().list(Scope::All).unwrap().issues;
+        let mut all: Vec<_> = listed.into_iter().map(|item| (item.issue.linear_id, item.issue.title)).collect();
+        all.sort();
+        all
+    }
+}
+
+#[test]
+fn of_two_issues_with_one_number_the_later_gets_the_next_everywhere() {
+    let clones = Clones::new();
+    let (ours, theirs) = (clones.ours.project.issues(), clones.theirs.issues());
+    let new = |title: &str, blocked_by: &[&str]| Add {
+        title: title.to_owned(),
+        blocked_by: blocked_by.iter().map(|key| (*key).to_owned()).collect(),
+        ..Add::default()
+    };
+    // The clock of the fixture stands still, before that of the machine.
+    assert_eq!(ours.add(&new("Ours", &["LOCAL-1"])).unwrap().issue.linear_id, "LOCAL-2");
+    clones.ours.repository.write("ours", "1");
+    clones.ours.repository.commit("[LOCAL-2] Do ours\n\nWHY: so\n");
+    assert_eq!(theirs.add(&new("Theirs", &["LOCAL-1"])).unwrap().issue.linear_id, "LOCAL-2");
+    theirs.add(&new("Waits", &["LOCAL-2"])).unwrap();
+    theirs.comment("LOCAL-2", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
+    theirs.add(&new("Closed", &[])).unwrap();
+    theirs.done("LOCAL-4", &Done::default(), None).unwrap();
+    ours.add(&new("Other", &[])).unwrap();
+    ours.add(&new("Last", &["LOCAL-2"])).unwrap();
+    clones.ours.repository.commit("More");
+    std::fs::write(clones.theirs.root().join("theirs"), "1").unwrap();
+    clones.commit_theirs("[LOCAL-2] Do theirs\n\nWHY: so\n");
+    clones.meet();
+
+    let expected = [
+        ("LOCAL-1", "Shared"),
+        ("LOCAL-2", "Ours"),
+        ("LOCAL-3", "Other"),
+        ("LOCAL-4", "Last"),
+        ("LOCAL-5", "Theirs"),
+        ("LOCAL-6", "Waits"),
+        ("LOCAL-7", "Closed"),
+    ];
+    let expected: Vec<_> = expected.into_iter().map(|(key, title)| (key.to_owned(), title.to_owned())).collect();
+    assert_eq!(Clones::all(&clones.theirs), expected);
+    assert_eq!(Clones::all(&clones.ours.project), expected);
+    for (issues, project) in [(ours, &clones.ours.project), (theirs, &clones.theirs)] {
+        let shown = issues.show("LOCAL-5").unwrap();
+        assert_eq!(shown.item.issue.comments.len(), 1);
+        assert_eq!(issues.show("LOCAL-2").unwrap().also, ["LOCAL-5"], "its old number is found");
+        assert_eq!(issues.show("LOCAL-6").unwrap().item.issue.blocked_by, ["LOCAL-5"]);
+        assert_eq!(issues.show("LOCAL-4").unwrap().item.issue.blocked_by, ["LOCAL-2"]);
+        assert!(issues.show("LOCAL-7").unwrap().item.over);
+        let of = |key: &str| {
+            let refs = issues.show(key).unwrap().item.issue.git_refs.map(|refs| refs.commits).unwrap_or_default();
+            let git = project.git().unwrap();
+            refs.iter().map(|oid| git.read(&["log", "-1", "--format=%s", oid]).unwrap().text()).collect::<String>()
+        };
+        assert_eq!((of("LOCAL-2").trim(), of("LOCAL-5").trim()), ("[LOCAL-2] Do ours", "[LOCAL-2] Do theirs"));
+    }
+    // The next change writes the numbers down, on both sides alike.
+    add(&clones.ours, "Newest");
+    for number in ["LOCAL-5", "LOCAL-6", "LOCAL-7"] {
+        let file = clones.ours.file_of(ISSUES, number);
+        assert!(clones.ours.text(&file).contains("\"moved_to\": \"LOCAL-"), "{number}");
+    }
+    theirs.set("LOCAL-5", &Edit { priority: Some(1), ..Edit::default() }, None).unwrap();
+    clones.ours.repository.commit("Numbers");
+    clones.commit_theirs("Numbers too");
+    clones.meet();
+    let all = Clones::all(&clones.ours.project);
+    assert_eq!((all.len(), Clones::all(&clones.theirs)), (8, all.clone()));
+    assert_eq!(all[7], ("LOCAL-8".to_owned(), "Newest".to_owned()));
+    assert_eq!(ours.show("LOCAL-5").unwrap().item.issue.priority, Some(1));
+    assert_eq!(ours.show("LOCAL-6").unwrap().item.issue.blocked_by, ["LOCAL-5"]);
+}
+
+#[test]
+fn numbers_that_two_clones_give_anew_become_one() {
+    let clones = Clones::new();
+    let (ours, theirs) = (clones.ours.project.issues(), clones.theirs.issues());
+    add(&clones.ours, "Ours");
+    clones.ours.repository.commit("Ours");
+    theirs.add(&Add { title: "Theirs".to_owned(), ..Add::default() }).unwrap();
+    clones.commit_theirs("Theirs");
+    clones.meet();
+    // Each writes another number down, before it knows of the other.
+    let before = clones.there(&["rev-parse", "HEAD"]);
+    add(&clones.ours, "Next");
+    clones.ours.repository.commit("Settled here");
+    theirs.add(&Add { title: "One".to_owned(), ..Add::default() }).unwrap();
+    clones.commit_theirs("Settled there");
+    assert_ne!(clones.there(&["rev-parse", "HEAD"]), before);
+    clones.meet();
+    let all = Clones::all(&clones.ours.project);
+    assert_eq!(all, Clones::all(&clones.theirs));
+    let titles: std::collections::BTreeSet<&str> = all.iter().map(|(_, title)| title.as_str()).collect();
+    assert_eq!(titles, ["Next", "One", "Ours", "Shared", "Theirs"].into());
+    assert_eq!(ours.show("LOCAL-2").unwrap().item.issue.title, "Ours");
+}
+
+#[test]
+fn of_two_features_with_one_id_each_issue_keeps_its_own() {
+    use crate::features::{Add as AddFeature, Features};
+    let clones = Clones::new();
+    let feature = |project: &crate::Project, name: &str| {
+        let add = AddFeature { name: name.to_owned(), tests: vec!["t".to_owned()], ..AddFeature::default() };
+        Features::new(project).add(&add, None).unwrap().feature.id
+    };
+    for (project, name) in [(&clones.ours.project, "Zeta"), (&clones.theirs, "Alpha")] {
+        assert_eq!(feature(project, name), "FORGE-001");
+        let about = Add { title: name.to_owned(), features: vec!["FORGE-001".to_owned()], ..Add::default() };
+        project.issues().add(&about).unwrap();
+    }
+    clones.ours.repository.commit("Ours");
+    clones.commit_theirs("Theirs");
+    clones.meet();
+    for project in [&clones.ours.project, &clones.theirs] {
+        let features = Features::new(project).read().unwrap();
+        let named: Vec<_> = features.features.iter().map(|one| (one.id.as_str(), one.name.as_str())).collect();
+        assert_eq!(named, [("FORGE-001", "Zeta"), ("FORGE-002", "Alpha")], "the older one keeps it");
+        assert_eq!(features.features[1].aliases, ["FORGE-001"]);
+        assert_eq!(project.issues().show("LOCAL-2").unwrap().item.issue.features, ["FORGE-001"]);
+        assert_eq!(project.issues().show("LOCAL-3").unwrap().item.issue.features, ["FORGE-002"]);
+    }
 }

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::focus::{Focus, Set, SetFocus};
 use crate::layout::{LIVING, LOCAL};
 use crate::shared;
+use crate::work::Elsewhere;
 
 /// Name of the claims file, in the folder shared by all work trees, or else in this clone's.
 const NAME: &str = "claims.json";
@@ -44,6 +45,13 @@ impl Sessions<'_> {
         let mine = self.current().ok().flatten().map(|session| session.uuid);
         let others = self.read_claims().claims.into_iter().filter(|claim| Some(&claim.uuid) != mine.as_ref());
         others.filter(|claim| self.lives_elsewhere(claim)).map(|claim| claim.what).collect()
+    }
+
+    /// Returns what sessions in other work trees work on.
+    pub(crate) fn elsewhere(&self) -> Vec<Elsewhere> {
+        let others = self.read_claims().claims.into_iter().filter(|claim| claim.worktree != self.project.root());
+        let alive = others.filter(|claim| self.lives_elsewhere(claim));
+        alive.map(|Claim { what, session, worktree, .. }| Elsewhere { what, session, worktree }).collect()
     }
 
     /// Changes the focus of the caller's session, and claims what the focus names.

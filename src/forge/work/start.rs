@@ -1,5 +1,7 @@
 //! `start`: the session, the focus and the branch.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,9 @@ pub struct Started {
     pub feature: Option<Feature>,
     /// The branch.
     pub branch: Option<BranchState>,
+    /// The root of the project in this work tree, if that is not the main one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<PathBuf>,
     /// Why work is paused. Then nothing was started.
     pub paused: Option<String>,
     /// What should be looked at.
@@ -49,7 +54,7 @@ pub struct Started {
 }
 
 /// What to work on.
-enum Target {
+pub(super) enum Target {
     /// An issue, and the feature it is about.
     Issue(String, Option<String>, bool),
     /// A feature, without an issue.
@@ -89,12 +94,16 @@ impl Work<'_> {
             new_issue: matches!(target, Target::Issue(_, _, true)),
             feature: None,
             branch: switched,
+            worktree: None,
             paused: began.paused,
             warnings: began.warnings,
         };
         if started.paused.is_some() {
             return Ok(started);
         }
+        let git = project.repository()?;
+        let is_linked = git.is_some_and(|git| git.git_dir() != git.common_dir());
+        started.worktree = is_linked.then(|| project.root().to_owned());
         let inside = project.within(&began.session.id);
         Work::new(&inside).begin(target, &wish, &mut started)?;
         let environment = project.environment();
@@ -157,7 +166,7 @@ impl Work<'_> {
     }
 
     /// Finds what a word names.
-    fn target(&self, what: Option<&str>) -> Result<Target> {
+    pub(super) fn target(&self, what: Option<&str>) -> Result<Target> {
         let Some(what) = what.map(str::trim).filter(|what| !what.is_empty()) else { return Ok(Target::Any) };
         if is_key(what) && self.project.issues().show(what).is_ok() {
             return Ok(Target::Issue(what.to_owned(), None, false));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use helmdeck_forge_documents::tracking::{Outbox, SyncState};
 
-use super::Work;
+use super::{Elsewhere, Work};
 use crate::config::LinearMode;
 use crate::error::Result;
 use crate::features::{Features, Item as FeatureItem};
@@ -31,6 +31,8 @@ pub struct Status {
     pub feature: Option<FeatureItem>,
     /// The branch.
     pub branch: Option<String>,
+    /// What is worked on in other work trees.
+    pub elsewhere: Vec<Elsewhere>,
     /// The files that are not committed, outside of `.forge/`; `null` without git.
     pub changed: Option<ChangedFiles>,
     /// Number of issues by standing.
@@ -106,6 +108,7 @@ impl Work<'_> {
             issue,
             feature,
             branch,
+            elsewhere: self.elsewhere(),
             changed,
             issues: project.issues().list(Scope::Ready)?.counts,
             tracker: self.tracker_trouble(),

@@ -64,7 +64,7 @@ fn a_feature_is_started_made_and_finished() {
     assert!(made.commit.message.contains("FORGE-001"), "{}", made.commit.message);
     let done = work.done(&Done::default()).unwrap();
     assert_eq!(done.checkpoint.as_deref(), Some("checkpoint/LOCAL-1-v1"));
-    let text = fixture.text(".forge/linear/history/LOCAL-1.md");
+    let text = fixture.text(&fixture.file_of(crate::layout::HISTORY, "LOCAL-1"));
     assert!(text.contains("checkpoint/LOCAL-1-v1") && text.contains("Halve numbers"), "{text}");
     assert_eq!(fixture.project.issues().read().unwrap().issues, []);
     assert!(Sessions::new(&fixture.project).current().unwrap().is_none());
@@ -240,4 +240,35 @@ fn start_beside_another_session_moves_no_branch() {
     fixture.repository.write("new", "1\n");
     first.commit(&short("Did it")).unwrap();
     assert_eq!(fixture.repository.run(&["log", "-1", "--format=%D"]), format!("HEAD -> {branch}"));
+}
+
+#[test]
+fn a_work_tree_of_its_own_takes_an_issue() {
+    let fixture = fixture("");
+    let (work, git) = (Work::new(&fixture.project), fixture.repository.git());
+    let issues = fixture.project.issues();
+    issues.add(&Add { title: "Sum numbers".to_owned(), ..Add::default() }).unwrap();
+    let file = fixture.file_of(crate::layout::ISSUES, "LOCAL-1");
+    let there = work.worktree("LOCAL-1", None).unwrap();
+    assert!(there.root().ends_with("LOCAL-1") && !fixture.has(&file) && there.root().join(file).exists());
+    let begun = Work::new(&there).start(&start("LOCAL-1")).unwrap();
+    assert_eq!(begun.branch.unwrap().name, "feature/LOCAL-1-sum-numbers");
+    assert_eq!(begun.worktree.as_deref(), Some(there.root()));
+    assert_eq!(git.branch().unwrap().as_deref(), Some("main"), "the branch here stays");
+    let elsewhere = work.status().unwrap().elsewhere;
+    assert_eq!((elsewhere[0].what.as_str(), elsewhere[0].worktree.as_path()), ("LOCAL-1", there.root()));
+    let again = Work::new(&there).worktree("LOCAL-1", None).unwrap();
+    assert_eq!(again.root(), there.root());
+
+    let titled = work.worktree("Halve a number", None).unwrap();
+    let begun = Work::new(&titled).start(&start("Halve a number")).unwrap();
+    assert_eq!(begun.issue.unwrap().linear_id, "LOCAL-2", "numbers are those of the repository");
+    assert_eq!(work.worktree("Halve a number", None).unwrap_err().code, "E_REFUSED");
+    assert_eq!(work.worktree("LOCAL-9", None).unwrap_err().code, "E_NOT_FOUND");
+    let id = feature(&fixture, "Not committed");
+    let trees = git.worktrees().unwrap().len();
+    assert!(work.worktree(&id, None).unwrap_err().message.contains("is not committed"));
+    assert_eq!(git.worktrees().unwrap().len(), trees, "the new one is removed");
+    // They are beside the folder that is removed with the fixture.
+    std::fs::remove_dir_all(there.root().parent().unwrap()).unwrap();
 }

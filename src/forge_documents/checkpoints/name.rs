@@ -1,4 +1,6 @@
-//! Name of a checkpoint: `<KEY>-v<N>`. It is the last part of its tag and the stem of its manifest.
+//! Name of a checkpoint: `<KEY>-v<N>`. It is the last part of its tag.
+//!
+//! The file of its manifest has the beginning of the commit as well, `<KEY>-v<N>-<8 HEX>.json`: two clones may give one name.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +26,12 @@ pub struct Name {
     pub key: String,
     /// Which checkpoint of that issue it is, from 1.
     pub number: u32,
+    /// The first [`MARK`] digits of its commit, where these tell it from one of another clone.
+    pub mark: Option<String>,
 }
+
+/// Number of digits of a commit in a name.
+const MARK: usize = 8;
 
 impl Name {
     /// Makes a name.
@@ -33,7 +40,7 @@ impl Name {
     /// `Usage` if the key or the number is invalid.
     pub fn new(key: &str, number: u32) -> Result<Self> {
         if is_key(key) && (1..=LAST).contains(&number) {
-            return Ok(Self { key: key.to_owned(), number });
+            return Ok(Self { key: key.to_owned(), number, mark: None });
         }
         Err(Error::usage(format!(
             "{key:?} is no key of an issue: letters and digits in capitals, a hyphen, a number, like SX9-123"
@@ -50,12 +57,17 @@ impl Name {
         if text.len() > LONGEST {
             return None;
         }
-        let (key, number) = text.rsplit_once("-v")?;
+        let (key, rest) = text.rsplit_once("-v")?;
+        let (number, mark) = rest.split_once('-').map_or((rest, None), |(number, mark)| (number, Some(mark)));
+        let is_hex = |mark: &str| mark.len() == MARK && mark.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if !mark.is_none_or(is_hex) {
+            return None;
+        }
         if !is_key(key) || number.starts_with('0') || !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
         let number = number.parse().ok().filter(|number| *number <= LAST)?;
-        Some(Self { key: key.to_owned(), number })
+        Some(Self { key: key.to_owned(), number, mark: mark.map(str::to_owned) })
     }
 
     /// Parses a name that a caller passed.
@@ -74,7 +86,19 @@ impl Name {
         let name = tag.rfind('/')? + 1;
         let (prefix, name) = tag.split_at(name);
         let well_formed = prefix.starts_with(PREFIX) && !prefix.contains("//") && prefix.is_ascii();
-        Some((prefix, Self::parse(name).filter(|_| well_formed)?))
+        Some((prefix, Self::parse(name).filter(|name| well_formed && name.mark.is_none())?))
+    }
+
+    /// Returns the name with the beginning of a commit, in hex.
+    #[must_use]
+    pub fn at(&self, commit: &str) -> Self {
+        Self { mark: commit.get(..MARK).map(str::to_owned), ..self.clone() }
+    }
+
+    /// Returns the name as tags have it.
+    #[must_use]
+    pub fn plain(&self) -> Self {
+        Self { mark: None, ..self.clone() }
     }
 
     /// Returns the path of its manifest, below the root.
@@ -96,7 +120,8 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-v{}", self.key, self.number)
+        write!(f, "{}-v{}", self.key, self.number)?;
+        self.mark.iter().try_for_each(|mark| write!(f, "-{mark}"))
     }
 }
 
@@ -112,7 +137,7 @@ mod tests {
     #[test]
     fn a_name_is_read_with_or_without_what_stands_before_it() {
         for text in ["SX9-123-v1", "checkpoint/SX9-123-v1", "refs/tags/checkpoint/SX9-123-v1"] {
-            assert_eq!(Name::parse(text), Some(Name { key: "SX9-123".into(), number: 1 }), "{text}");
+            assert_eq!(Name::parse(text), Some(Name { key: "SX9-123".into(), number: 1, mark: None }), "{text}");
         }
         assert_eq!(Name::of_tag("checkpoint/session-v12"), Some(("checkpoint/", Name::parse("session-v12").unwrap())));
         assert_eq!(
@@ -122,7 +147,11 @@ mod tests {
         for no in ["A-1-v1", "release/A-1-v1", "checkpoint/../x", "checkpoint//A-1-v1", "checkpoint/a"] {
             assert_eq!(Name::of_tag(no), None, "{no}");
         }
-        assert_eq!(Name::parse("SX9-123-v1").unwrap().path(), ".forge/git/checkpoints/SX9-123-v1.json");
+        let name = Name::parse("SX9-123-v1").unwrap();
+        let marked = name.at("0123456789abcdef");
+        assert_eq!(marked.path(), ".forge/git/checkpoints/SX9-123-v1-01234567.json");
+        assert_eq!((Name::parse("SX9-123-v1-01234567"), marked.plain()), (Some(marked.clone()), name));
+        assert_eq!(Name::of_tag("checkpoint/SX9-123-v1-01234567"), None);
     }
 
     #[test]
@@ -146,6 +175,8 @@ mod tests {
             "SX9-123-v+1",
             "SX9-123-v-1",
             "SX9-123-v99999999999",
+            "SX9-123-v1-0123456g",
+            "SX9-123-v1-012345678",
             "sx9-123-v1",
             "9SX-1-v1",
             "SX9-0-v1",

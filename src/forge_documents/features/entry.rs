@@ -8,7 +8,7 @@ use helmdeck_forge_files::layout::FEATURES_ENTRIES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::file::{BlockedBy, Feature, FeaturesFile, Status, is_id, split_id};
+use super::file::{Feature, FeaturesFile, Status, is_id, split_id};
 use crate::entries::{entry, slug};
 use crate::knowledge::id_of;
 
@@ -56,7 +56,12 @@ impl FeatureEntry {
         let part = match self {
             Self::Feature(feature) => {
                 let (name, is_whole) = slug(&feature.name);
-                let name = (format!("{}-{name}", feature.id), !is_whole || name.is_empty());
+                let named = format!("{}-{name}", feature.id);
+                // Without a mark of its own, another feature may have the same name.
+                let name = match &feature.mark {
+                    Some(mark) => (format!("{}-{mark}", named.trim_end_matches('-')), false),
+                    None => (named, !is_whole || name.is_empty()),
+                };
                 return entry(feature.id.clone(), name, self);
             }
             Self::Part(part) => part,
@@ -80,7 +85,11 @@ impl FeatureEntry {
 pub(super) const ENTRIES: Entries<FeaturesFile> = Entries { folder: FEATURES_ENTRIES, join, split };
 
 fn split(file: &FeaturesFile) -> Vec<StoredEntry> {
-    items(file.clone()).iter().map(FeatureEntry::to_entry).collect()
+    let mut marked = file.clone();
+    for blockers in marked.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
+        blockers.rename(|id| Some(file.reference(id)));
+    }
+    items(marked).iter().map(FeatureEntry::to_entry).collect()
 }
 
 fn items(mut file: FeaturesFile) -> Vec<FeatureEntry> {
@@ -95,7 +104,7 @@ fn items(mut file: FeaturesFile) -> Vec<FeatureEntry> {
     features.chain(parts.into_iter().map(FeatureEntry::Part)).collect()
 }
 
-/// Makes the document. Of two features with one id the later one, by the names of their files, gets the next number.
+/// Makes the document. Of two features with one id the later one gets the next number.
 fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFile> {
     let mut joined =
         Joined { document: FeaturesFile::skeleton(), places: HashMap::new(), damaged: Vec::new(), spent: Vec::new() };
@@ -117,8 +126,11 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
     };
     let mut used: BTreeSet<String> = all.iter().flat_map(|(_, item)| ids(item)).collect();
     // A number that one branch gave and took back stands for another branch's feature.
-    all.sort_by_key(|(_, item)| !matches!(item, FeatureEntry::Feature(_)));
-    let mut titles: HashMap<String, String> = HashMap::new();
+    all.sort_by_key(|(_, item)| match item {
+        FeatureEntry::Feature(feature) => (false, feature.created_at),
+        FeatureEntry::Part(_) => (true, None),
+    });
+    let mut titles: HashMap<String, (String, Option<String>)> = HashMap::new();
     for (mut place, item) in all {
         let key = item.to_entry().key;
         let file = &mut joined.document;
@@ -126,7 +138,7 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
             FeatureEntry::Feature(mut feature) => {
                 let title = id_of(std::iter::once(feature.name.as_str()));
                 match titles.get(&feature.id) {
-                    Some(other) if *other == title => {
+                    Some((other, mark)) if *other == title || mark.is_some() && *mark == feature.mark => {
                         // Its file changes, and goes, with the other one.
                         joined.places.entry(key).or_default().extend(place);
                         continue;
@@ -140,7 +152,7 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
                     None => {}
                 }
                 let id = feature.id.clone();
-                titles.insert(id.clone(), title);
+                titles.insert(id.clone(), (title, feature.mark.clone()));
                 file.features.push(*feature);
                 id
             }
@@ -162,6 +174,10 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
             joined.places.entry(key).or_default().push(place);
         }
     }
+    let unresolved = joined.document.clone();
+    for blockers in joined.document.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
+        blockers.rename(|id| Some(unresolved.resolve(id)));
+    }
     joined.document.features.sort_by(|a, b| a.order().cmp(&b.order()));
     joined.document.amendments.sort_by_key(|amendment| amendment.at);
     joined
@@ -179,9 +195,9 @@ impl Feature {
     /// Evidence that it works is dropped, because it names the old id, and `passing` becomes `failing`.
     fn renumber(&mut self, id: String) {
         if let Some(blockers) = &mut self.blocked_by {
-            BlockedBy::rename(blockers, &self.id, &id);
+            blockers.rename(|name| (name == self.id).then(|| id.clone()));
         }
-        self.id = id;
+        self.aliases.push(std::mem::replace(&mut self.id, id));
         self.evidence = None;
         if self.status == Status::Passing {
             self.status = Status::Failing;

@@ -8,6 +8,8 @@ use strum::IntoStaticStr;
 use helmdeck_forge_files::json::Members;
 use helmdeck_forge_files::time::Time;
 
+use crate::marks;
+
 /// The member of a feature that names the tool from which it was adopted.
 pub const ADOPTED_FROM: &str = "adopted_from";
 
@@ -93,6 +95,15 @@ pub struct Feature {
     /// Its place among all features, if that is not the order of their ids. Those without a place come last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<u32>,
+    /// When it was added. Of two with one id the older keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Time>,
+    /// What tells it from a feature of another clone with the same id; references in files have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<String>,
+    /// Its earlier ids, which are those of other features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
@@ -171,15 +182,17 @@ impl BlockedBy {
         one.into_iter().chain(many.iter().map(String::as_str))
     }
 
-    /// Replaces a name.
-    pub fn rename(&mut self, from: &str, to: &str) {
+    /// Replaces names.
+    pub fn rename(&mut self, to: impl Fn(&str) -> Option<String>) {
         let names = match self {
             Self::Nothing => &mut [][..],
             Self::One(one) => std::slice::from_mut(one),
             Self::Many(many) => many.as_mut_slice(),
         };
-        for name in names.iter_mut().filter(|name| *name == from) {
-            to.clone_into(name);
+        for name in names {
+            if let Some(to) = to(name) {
+                *name = to;
+            }
         }
     }
 }
@@ -206,6 +219,9 @@ impl Feature {
             reason: None,
             agent: None,
             place: None,
+            created_at: None,
+            mark: None,
+            aliases: Vec::new(),
             other: Members::default(),
         }
     }
@@ -234,10 +250,26 @@ impl Feature {
 }
 
 impl FeaturesFile {
-    /// Returns a feature by its id.
+    /// Returns a feature by its id, or by an earlier one that no feature has now.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&Feature> {
-        self.features.iter().find(|feature| feature.id == id)
+        let earlier = || self.features.iter().find(|feature| feature.aliases.iter().any(|alias| alias == id));
+        self.features.iter().find(|feature| feature.id == id).or_else(earlier)
+    }
+
+    /// Returns the id of the feature that a reference of a file means.
+    #[must_use]
+    pub fn resolve(&self, reference: &str) -> String {
+        let (id, mark) = marks::split(reference);
+        let is_its = |feature: &&Feature| mark.is_some() && feature.mark.as_deref() == mark;
+        self.features.iter().find(is_its).map_or(id, |feature| &feature.id).to_owned()
+    }
+
+    /// Returns how a file refers to a feature.
+    #[must_use]
+    pub fn reference(&self, id: &str) -> String {
+        let its = self.features.iter().find(|feature| feature.id == id);
+        marks::join(id, its.and_then(|feature| feature.mark.as_deref()))
     }
 
     /// Returns a feature to change.

@@ -199,6 +199,9 @@ pub(crate) struct StartWorkArgs {
     pub(crate) what: Option<String>,
     #[command(flatten)]
     pub(crate) branch: BranchArgs,
+    /// Work in a work tree of its own, beside the repository; it is made if there is none
+    #[arg(long, requires = "what", conflicts_with = "no_branch")]
+    pub(crate) worktree: bool,
     /// Work beside an active session, with a separate focus
     #[arg(long)]
     pub(crate) join: bool,

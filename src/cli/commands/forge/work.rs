@@ -25,7 +25,11 @@ pub(super) fn start(on: &CommandContext, arguments: &StartWorkArgs) -> Answer {
             ..StartSession::default()
         },
     };
-    let project = on.open()?;
+    let mut project = on.open()?;
+    if let Some(what) = arguments.what.as_deref().filter(|_| arguments.worktree) {
+        let there = Work::new(&project).worktree(what, arguments.branch.branch.as_deref())?;
+        project = on.allowed.iter().fold(there, |project, rule| project.allowing(rule));
+    }
     tracker::at(on, &project, Moment::Start);
     let started = Work::new(&project).start(&start)?;
     on.print(&started, || started_text(&started))?;
@@ -57,6 +61,7 @@ fn started_text(started: &Started) -> String {
         }
     }
     lines.extend(started.branch.as_ref().map(branch_line));
+    lines.extend(started.worktree.iter().map(|folder| format!("work tree {}: go on there", folder.display())));
     lines.extend(started.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.join("\n")
 }
@@ -242,6 +247,9 @@ fn status_text(status: &Status) -> String {
     if let Some(branch) = &status.branch {
         lines.push(format!("branch {branch}"));
     }
+    lines.extend(status.elsewhere.iter().map(|other| {
+        format!("elsewhere: {} by session {} in {}", other.what, other.session, other.worktree.display())
+    }));
     if let Some(changed) = status.changed.as_ref().filter(|changed| changed.count > 0) {
         lines.push(format!("{} not committed: {}", count(changed.count, "file"), some(&changed.files)));
     }

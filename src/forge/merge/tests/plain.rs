@@ -129,7 +129,7 @@ fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String
             if own.ends_with(['0', '1']) {
                 project.issues().done(&key, &Done { anyway: Some("so".into()), ..Done::default() }, None).unwrap();
             }
-            format!("issue {key} {own}")
+            format!("issue {own}")
         }
         6 => {
             project.issues().comment(SHARED, &NewComment { text: own.to_owned(), by: None }).unwrap();
@@ -171,11 +171,13 @@ fn texts(repository: &Repository) -> BTreeSet<String> {
     assert_eq!(ids.len(), features.len());
     let mut all: BTreeSet<String> = features.iter().map(|feature| format!("feature {}", feature.name)).collect();
     all.extend(knowledge.entries().filter_map(|entry| Some(entry.texts().first()?.1.to_owned())));
+    let mut keys = BTreeSet::new();
     for item in project.issues().list(Scope::All).unwrap().issues.into_iter().map(|item| item.issue) {
         if item.linear_id == SHARED {
             all.extend(item.comments.iter().map(|comment| format!("comment {}", comment.text)));
         } else {
-            all.insert(format!("issue {} {}", item.linear_id, item.title));
+            assert!(keys.insert(item.linear_id), "{} has the number of another one", item.title);
+            all.insert(format!("issue {}", item.title));
         }
     }
     for folder in project.files().list(SESSIONS).unwrap() {

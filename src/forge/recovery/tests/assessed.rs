@@ -83,6 +83,10 @@ fn verified_code_that_fails_means_that_the_environment_changed() {
     assert!(report.must_pause());
 }
 
+fn manifest(fixture: &Fixture) -> String {
+    crate::fixture::file_of(fixture.path(), ".forge/git/checkpoints", "A-1-v1")
+}
+
 #[test]
 fn what_is_unknown_is_named() {
     type Spoil = fn(&Fixture);
@@ -91,10 +95,10 @@ fn what_is_unknown_is_named() {
             fixture.commit("later");
             fixture.run(&["tag", "-f", "-a", "-m", "x", "checkpoint/A-1-v1", "HEAD"]);
         }),
-        ("manifest_corrupt", |fixture| fixture.write(".forge/git/checkpoints/A-1-v1.json", "{")),
+        ("manifest_corrupt", |fixture| fixture.write(&manifest(fixture), "{")),
         ("no_usable_checkpoint", |fixture| {
             fixture.run(&["tag", "-f", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
-            std::fs::remove_file(fixture.path().join(".forge/git/checkpoints/A-1-v1.json")).unwrap();
+            std::fs::remove_file(fixture.path().join(manifest(fixture))).unwrap();
         }),
         ("not_descendant", |fixture| {
             fixture.run(&["checkout", "-q", "--orphan", "other"]);
