@@ -26,7 +26,7 @@ pub use helmdeck_forge_documents::issues::{
     OPEN, check_key, is_comment_id, is_key, is_placeholder, key_order,
 };
 pub use history::Record;
-pub(crate) use history::closed_aliases;
+pub(crate) use history::{closed_aliases, keys as done};
 pub use queue::{ChangeKind, IssueChange, comment_id_there};
 pub use start::{BranchOutcome, BranchState, Start, Started};
 pub(crate) use start::{branch_name, hand_over, slug};
@@ -198,12 +198,11 @@ impl Issues<'_> {
         check_key(number).map_err(Error::usage)?;
         let active = self.read()?;
         let names = Names::read(self.project.files())?;
-        let key = &names.resolve(key);
         let done: Vec<String> = names.done().map(|(key, _)| key.to_owned()).collect();
-        let also = names.also(key);
+        let also = names.also(number);
         let claimed = Sessions::new(self.project).claimed();
         let graph = Graph::new(&active.issues, &done);
-        if let Some(issue) = active.issues.iter().find(|issue| issue.answers_to(key)) {
+        if let Some(issue) = active.find(key) {
             let mut item = graph.item(issue, &claimed);
             start::fill_refs(self.project, &mut item.issue);
             return Ok(Shown { etag: store::etag(issue)?, item, also, summary: None });

@@ -51,7 +51,7 @@ impl Work<'_> {
 
     /// Returns the open issue with a key.
     fn issue(&self, key: &str) -> Result<Option<Issue>> {
-        Ok(self.project.issues().read()?.issues.into_iter().find(|issue| issue.answers_to(key)))
+        Ok(self.project.issues().read()?.find(key).cloned())
     }
 
     /// Returns the key that a commit belongs to: that of the focus, or else of the branch.

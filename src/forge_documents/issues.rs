@@ -220,6 +220,19 @@ impl Active {
     pub fn empty() -> Self {
         Self { schema_version: VERSION.to_owned(), synced_at: None, issues: Vec::new(), other: Members::default() }
     }
+
+    /// Returns the place of the issue with a key, or else of the one that had it.
+    #[must_use]
+    pub fn position(&self, key: &str) -> Option<usize> {
+        let now = self.issues.iter().position(|issue| issue.linear_id == key);
+        now.or_else(|| self.issues.iter().position(|issue| issue.answers_to(key)))
+    }
+
+    /// Returns the issue with a key, or else the one that had it.
+    #[must_use]
+    pub fn find(&self, key: &str) -> Option<&Issue> {
+        self.issues.get(self.position(key)?)
+    }
 }
 
 impl Document for Active {

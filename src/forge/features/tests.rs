@@ -441,7 +441,7 @@ fn a_damaged_feature_hides_no_other() {
     let repository = Repository::new();
     let project = project(&repository);
     let (first, second) = (add(&project, "One", &["a"]), add(&project, "Two", &["b"]));
-    let path = format!("{}/{first}-one.json", crate::layout::FEATURES_ENTRIES);
+    let path = crate::fixture::file_of(repository.path(), crate::layout::FEATURES_ENTRIES, &format!("{first}-one"));
     repository.write(&path, "{");
     let ids = || -> Vec<String> {
         let listed = Features::new(&project).list().unwrap();

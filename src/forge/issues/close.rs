@@ -62,8 +62,7 @@ impl Issues<'_> {
         let project = self.project;
         project.check_not_paused()?;
         check_key(key).map_err(Error::usage)?;
-        let find =
-            || -> Result<Option<Issue>> { Ok(self.read()?.issues.into_iter().find(|issue| issue.answers_to(key))) };
+        let find = || -> Result<Option<Issue>> { Ok(self.read()?.find(key).cloned()) };
         let Some(issue) = find()? else {
             let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;
             let (key, path) = (record.issue.linear_id.clone(), history::path(record.issue.stem()));
@@ -83,7 +82,7 @@ impl Issues<'_> {
         let state = if done.cancelled { CANCELLED } else { DONE };
         let from = issue.state;
         let (record, path) = self.change(Source::Local, |active, names| {
-            let at = active.issues.iter().position(|other| other.answers_to(key)).ok_or_else(|| absent(key))?;
+            let at = active.position(key).ok_or_else(|| absent(key))?;
             let before = active.issues.remove(at);
             check_match(&before, if_match)?;
             check_criteria(&before, done)?;
@@ -138,7 +137,7 @@ impl Issues<'_> {
     /// # Errors
     /// As [`Self::done`].
     pub(crate) fn closable(&self, key: &str, done: &Done) -> Result<Option<Issue>> {
-        let Some(issue) = self.read()?.issues.into_iter().find(|issue| issue.answers_to(key)) else { return Ok(None) };
+        let Some(issue) = self.read()?.find(key).cloned() else { return Ok(None) };
         check_criteria(&issue, done)?;
         Ok(Some(issue))
     }
@@ -151,7 +150,7 @@ impl Issues<'_> {
         let project = self.project;
         project.check_not_paused()?;
         check_key(key).map_err(Error::usage)?;
-        if let Some(issue) = self.read()?.issues.into_iter().find(|issue| issue.answers_to(key)) {
+        if let Some(issue) = self.read()?.find(key).cloned() {
             return changed(issue, vec![format!("{key} is open")]);
         }
         let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;

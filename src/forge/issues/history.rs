@@ -68,7 +68,7 @@ pub(super) fn path(name: &str) -> String {
 }
 
 /// Returns the keys of the issues that are done, sorted by name.
-pub(super) fn keys(files: &Files) -> Result<Vec<String>> {
+pub(crate) fn keys(files: &Files) -> Result<Vec<String>> {
     Ok(Names::read(files)?.done().map(|(key, _)| key.to_owned()).collect())
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn closed_aliases(files: &Files) -> HashSet<String> {
 pub(super) fn find(files: &Files, key: &str) -> Result<Option<Record>> {
     let names = Names::read(files)?;
     match read(files, &names, &names.resolve(key))? {
-        Some(record) => Ok(Some(record)),
-        None => Ok(all(files)?.into_iter().find(|record| record.issue.answers_to(key))),
+        Some(record) if record.issue.answers_to(key) => Ok(Some(record)),
+        _ => Ok(all(files)?.into_iter().find(|record| record.issue.answers_to(key))),
     }
 }
 

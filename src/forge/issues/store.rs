@@ -430,8 +430,8 @@ impl Issues<'_> {
     ) -> Result<(Issue, T)> {
         super::check_key(key).map_err(Error::usage)?;
         self.change(Source::Local, |active, _| {
-            let issue =
-                active.issues.iter_mut().find(|issue| issue.answers_to(key)).ok_or_else(|| super::absent(key))?;
+            let at = active.position(key);
+            let issue = at.and_then(|at| active.issues.get_mut(at)).ok_or_else(|| super::absent(key))?;
             check_match(issue, if_match)?;
             // No time of the change is stored: it would conflict when two branches change different members.
             let before = issue.clone();

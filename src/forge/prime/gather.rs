@@ -266,7 +266,7 @@ impl Context<'_> {
         let key = focus.linear_issue.as_deref()?;
         let read = crate::issues::read(&self.project.files().reading());
         let active = self.or_warn("the issues cannot be read", read.map(Some))?;
-        active.issues.into_iter().find(|issue| issue.answers_to(key))
+        active.find(key).cloned()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::{Active, Issue};
 use crate::knowledge::{KnowledgeFile, adopt};
-use crate::layout::{HISTORY, INIT, INIT_COMMAND, session_folder};
+use crate::layout::{INIT, INIT_COMMAND, session_folder};
 use crate::local;
 use crate::prime::{self, Primed};
 use crate::progress::{ISSUES, STARTED};
@@ -364,12 +364,7 @@ impl StartContext<'_> {
     /// Collects the candidates.
     fn checked(&mut self) -> Result<Checked> {
         let project = self.sessions.project;
-        let done: Vec<String> = project
-            .files()
-            .list(HISTORY)?
-            .iter()
-            .filter_map(|entry| entry.name.strip_suffix(".md").map(str::to_owned))
-            .collect();
+        let done = crate::issues::done(project.files())?;
         let features = checks::JudgedFeatures::read(project)?;
         Ok(Checked { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
     }

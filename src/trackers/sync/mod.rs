@@ -188,7 +188,7 @@ fn remote_text<'a>(issue: &'a Issue, name: &str) -> Option<&'a str> {
 /// It is the same in every clone: two clones that push the same issue make one.
 pub(crate) fn creation_id(team: &str, issue: &Issue) -> Uuid {
     let at = issue.created_at.map_or_else(|| issue.title.clone(), |at| at.to_string());
-    let text = format!("helmdeck issue\n{team}\n{}\n{at}", issue.linear_id);
+    let text = format!("helmdeck issue\n{team}\n{}\n{at}", issue.stem());
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest.as_ref()[..16]);

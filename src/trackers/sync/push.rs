@@ -6,6 +6,7 @@ use std::time::Duration;
 use helmdeck_core::jitter::jittered;
 use helmdeck_forge::issues::{Issue, Scope};
 use helmdeck_forge::{Result, Time};
+use helmdeck_forge_documents::marks;
 use helmdeck_forge_documents::tracking::{Base, Field, Fields, Operation, OperationKind, Outbox, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -120,7 +121,7 @@ impl Sync<'_> {
             self.plan_updates(&mapping, &mut waiting)?;
             let planned = |operation: &Operation| Delivered {
                 kind: operation.kind,
-                key: operation.issue.clone(),
+                key: marks::split(&operation.issue).0.to_owned(),
                 was: None,
                 fields: operation.patch.keys().copied().collect(),
             };
@@ -180,7 +181,7 @@ impl Sync<'_> {
                     (known.attempts, known.next_at, known.stopped) = (0, None, false);
                 }
                 None => {
-                    let mut operation = Operation::new(id, OperationKind::Create, issue.linear_id, now);
+                    let mut operation = Operation::new(id, OperationKind::Create, issue.stem().to_owned(), now);
                     operation.patch = patch;
                     waiting.push(operation);
                 }
@@ -274,7 +275,7 @@ impl Sync<'_> {
             self.note_attempt(&operation, &error, true)?;
             pushed.failed.push(Failed {
                 op_id: operation.op_id.clone(),
-                key: operation.issue.clone(),
+                key: marks::split(&operation.issue).0.to_owned(),
                 error: error.message,
                 retried: !error.kind.is_permanent(),
             });
@@ -306,7 +307,7 @@ impl Sync<'_> {
         operation: &Operation,
     ) -> Result<Option<Delivered>, Trouble> {
         let find = || -> Result<Option<Issue>> {
-            Ok(self.find_issue(&operation.issue)?.filter(|issue| issue.linear_id == operation.issue))
+            Ok(self.find_issue(&operation.issue)?.filter(|issue| issue.stem() == operation.issue))
         };
         // It has a key by now.
         if find()?.is_none() && !operation.sent {
@@ -329,7 +330,7 @@ impl Sync<'_> {
         Ok(Some(Delivered {
             kind: OperationKind::Create,
             key: remote.key,
-            was: Some(operation.issue.clone()),
+            was: Some(marks::split(&operation.issue).0.to_owned()),
             fields: operation.patch.keys().copied().collect(),
         }))
     }

@@ -424,8 +424,8 @@ fn changed_here(issue: &Issue) -> BTreeSet<String> {
 
 /// Adds what only a second copy of an issue has.
 fn absorb(issue: &mut Issue, copy: &Issue) {
-    if !issue.aliases.contains(&copy.linear_id) {
-        issue.aliases.push(copy.linear_id.clone());
+    if !issue.aliases.iter().any(|alias| alias == copy.stem()) {
+        issue.aliases.push(copy.stem().to_owned());
     }
     for label in &copy.labels {
         if !issue.labels.contains(label) {

@@ -234,7 +234,8 @@ fn shown_text(shown: &Shown) -> String {
     list("blocked by", &issue.blocked_by);
     list("part of", &issue.parent().map(str::to_owned).into_iter().collect::<Vec<_>>());
     list("milestone", &issue.milestone.clone().into_iter().collect::<Vec<_>>());
-    list("earlier keys", &issue.aliases);
+    list("earlier keys", &issue.earlier_keys().map(str::to_owned).collect::<Vec<_>>());
+    list("had this number too", &shown.also);
     if let Some(refs) = &issue.git_refs {
         list("branch", &refs.branch.clone().into_iter().collect::<Vec<_>>());
         let short = |oid: &String| oid.get(..12).unwrap_or(oid).to_owned();

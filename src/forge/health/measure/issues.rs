@@ -56,8 +56,9 @@ pub(super) fn read(project: &Project, files: &Files) -> (Option<Known>, Linear) 
         Err(_) => {}
     }
     let known = file.into_iter().flat_map(|file| file.issues);
-    let mut keys: HashSet<String> =
-        known.flat_map(|issue| issue.aliases.into_iter().chain([issue.linear_id])).collect();
+    let mut keys: HashSet<String> = known
+        .flat_map(|issue| issue.earlier_keys().map(str::to_owned).chain([issue.linear_id.clone()]).collect::<Vec<_>>())
+        .collect();
     let done = files.list(layout::HISTORY).unwrap_or_default();
     keys.extend(done.iter().filter_map(|entry| message::keys(&entry.name).first().map(|key| (*key).to_owned())));
     // What cannot be read of the sync counts as nothing: `doctor` and `repair` report it.

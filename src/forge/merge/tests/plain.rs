@@ -236,7 +236,8 @@ fn each_entry_is_a_file_that_says_what_it_is_about() {
         let all = project.files().list(folder).unwrap().into_iter().map(|entry| entry.name);
         all.filter(|name| !name.starts_with('.')).collect()
     };
-    assert_eq!(names(FEATURES_ENTRIES), ["FORGE-001-halve-a-number.json"]);
+    let feature = names(FEATURES_ENTRIES).remove(0);
+    assert!(feature.starts_with("FORGE-001-halve-a-number-"), "{feature}");
     let [learned] = &names(KNOWLEDGE_ENTRIES)[..] else { panic!() };
     assert!(learned.starts_with("halving-divide-") && learned.len() == "halving-divide-abcd.json".len(), "{learned}");
     // Learning it again changes its file only.
@@ -244,7 +245,7 @@ fn each_entry_is_a_file_that_says_what_it_is_about() {
     assert_eq!(names(KNOWLEDGE_ENTRIES), [learned.as_str()]);
     // A removed feature leaves its number.
     Features::new(&project).remove("FORGE-001", None, None).unwrap();
-    assert_eq!(names(FEATURES_ENTRIES), ["FORGE-001-halve-a-number.json"]);
+    assert_eq!(names(FEATURES_ENTRIES), [feature]);
     assert_eq!(Features::new(&project).read().unwrap().retired, ["FORGE-001"]);
     // A lost folder is not begun anew.
     std::fs::remove_dir_all(repository.path().join(KNOWLEDGE_ENTRIES)).unwrap();

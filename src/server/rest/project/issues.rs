@@ -90,7 +90,7 @@ async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValue
     let key = path.value("issue").to_owned();
     let read = state.read(&caller, "forge.issue_show", move |project| {
         let shown = project.issues().show(&key)?;
-        let key = &shown.item.issue.linear_id;
+        let key = shown.item.issue.stem();
         let files = [format!("{ISSUES}/{key}.json"), format!("{HISTORY}/{key}.md"), format!("{COMMENTS}/{key}")];
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         // Without git, no commit is known.

@@ -171,10 +171,10 @@ async fn one_issue_in_two_clones_is_created_once() {
     let clones = [Clone::new(&mock), Clone::new(&mock)];
     clones[0].add("Shared");
     // As if git had carried the file.
-    let file = ".forge/linear/issues/LOCAL-1.json";
-    let text = std::fs::read(clones[0].project.root().join(file)).unwrap();
+    let file = format!(".forge/linear/issues/{}.json", clones[0].issue("LOCAL-1").stem());
+    let text = std::fs::read(clones[0].project.root().join(&file)).unwrap();
     std::fs::create_dir_all(clones[1].project.root().join(".forge/linear/issues")).unwrap();
-    std::fs::write(clones[1].project.root().join(file), text).unwrap();
+    std::fs::write(clones[1].project.root().join(&file), text).unwrap();
     clones[0].push().await;
     clones[0].set("SX9-1", &titled("Renamed"));
     clones[0].push().await;

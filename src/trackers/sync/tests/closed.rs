@@ -72,10 +72,10 @@ async fn a_closed_issue_in_two_clones_is_created_once() {
     let one = clones[0].add("Shared");
     clones[0].project.issues().done(&one, &closed(), None).unwrap();
     // As if git had carried the file.
-    let file = ".forge/linear/history/LOCAL-1.md";
-    let text = std::fs::read(clones[0].project.root().join(file)).unwrap();
+    let file = format!(".forge/linear/history/{}", histories(&clones[0])[0]);
+    let text = std::fs::read(clones[0].project.root().join(&file)).unwrap();
     std::fs::create_dir_all(clones[1].project.root().join(".forge/linear/history")).unwrap();
-    std::fs::write(clones[1].project.root().join(file), text).unwrap();
+    std::fs::write(clones[1].project.root().join(&file), text).unwrap();
     for clone in &clones {
         clone.push().await;
         assert_eq!(histories(clone), ["SX9-1.md"]);

@@ -32,6 +32,7 @@ answer! {
         over: bool,
         ready: bool,
         waits_for: Vec<String> = default,
+        also: Vec<String> = default,
         claimed: bool = default,
         issue: Issue,
         summary: Option<String>,
@@ -66,6 +67,11 @@ answer! {
 impl Issue {
     fn priority(&self) -> &'static str {
         priority(self.priority)
+    }
+
+    /// Returns the earlier keys, without the marks of local ones.
+    fn earlier(&self) -> impl Iterator<Item = &str> {
+        self.aliases.iter().map(|alias| alias.match_indices('-').nth(1).map_or(&alias[..], |(end, _)| &alias[..end]))
     }
 
     /// Returns the address at the tracker, if it is one that a browser may follow.
