@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use helmdeck_forge_documents::marks;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{self, Subject, data};
 use crate::features::FeaturesFile;
-use crate::files::{Document, Loaded, check_path};
+use crate::files::{Document, Files, Loaded, check_path};
 use crate::json::Members;
 use crate::layout::{FOCUS, session_folder};
 use crate::project::Project;
@@ -134,7 +135,8 @@ impl Document for Focus {
         {
             return Err(format!("task is not one line of 1 to {TASK_MAX} characters"));
         }
-        if let Some(key) = self.linear_issue.as_deref().filter(|key| !crate::issues::is_key(key)) {
+        let number = self.linear_issue.as_deref().map(|key| marks::split(key).0);
+        if let Some(key) = number.filter(|key| !crate::issues::is_key(key)) {
             return Err(format!("linear_issue {key:?} is neither null nor a key as SX9-123"));
         }
         for path in &self.files {
@@ -268,6 +270,38 @@ pub struct Set {
     pub now: Shown,
 }
 
+/// Reads a focus, with the numbers that its issue and its feature have now.
+pub(crate) fn read(files: &Files, path: &str) -> Result<Option<Loaded<Focus>>> {
+    let mut loaded: Option<Loaded<Focus>> = files.load_at(path)?;
+    if let Some(loaded) = &mut loaded {
+        resolve(files, &mut loaded.value);
+    }
+    Ok(loaded)
+}
+
+/// Replaces references by the numbers of now. What cannot be read is reported elsewhere.
+fn resolve(files: &Files, focus: &mut Focus) {
+    if let Some(key) = &mut focus.linear_issue {
+        *key = crate::issues::resolve(&files.reading(), key);
+    }
+    if let Some(id) = focus.feature_id.as_mut().filter(|id| marks::split(id).1.is_some()) {
+        let features = files.reading().load::<FeaturesFile>().ok().flatten();
+        *id = features.map_or_else(|| marks::split(id).0.to_owned(), |features| features.value.resolve(id));
+    }
+}
+
+/// Replaces numbers by references, which a merge does not change.
+fn refer(files: &Files, focus: &mut Focus) {
+    if let Some(key) = &mut focus.linear_issue {
+        *key = crate::issues::reference(&files.reading(), key);
+    }
+    if let Some(id) = &mut focus.feature_id
+        && let Ok(Some(features)) = files.reading().load::<FeaturesFile>()
+    {
+        *id = features.value.reference(id);
+    }
+}
+
 /// The focus of one session.
 #[derive(Debug, Clone)]
 pub struct Focused<'a> {
@@ -301,8 +335,7 @@ impl<'a> Focused<'a> {
     /// # Errors
     /// `Corrupt`.
     pub fn show(&self) -> Result<Option<Shown>> {
-        let loaded: Option<Loaded<Focus>> = self.project.files().load_at(&self.path)?;
-        Ok(loaded.map(|Loaded { value, etag, read_only }| {
+        Ok(read(self.project.files(), &self.path)?.map(|Loaded { value, etag, read_only }| {
             let mut warnings = value.warnings(self.project.root());
             if read_only {
                 warnings.push("schema_newer: a newer program wrote it; it is read only here".to_owned());
@@ -397,9 +430,12 @@ impl<'a> Focused<'a> {
         let head = committed::head(self.project);
         let guard = self.project.files().lock()?;
         let (old, new) = self.project.files().edit_at(&self.path, if_match, |focus: &mut Focus| {
+            resolve(self.project.files(), focus);
             let old = focus.clone();
             change(focus, now, head)?;
-            Ok((old, focus.clone()))
+            let new = focus.clone();
+            refer(self.project.files(), focus);
+            Ok((old, new))
         })?;
         let changed = old != new;
         let shown = self.show()?.ok_or_else(|| Error::not_found(format!("{} is gone", self.path)))?;

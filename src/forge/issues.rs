@@ -27,6 +27,7 @@ pub use helmdeck_forge_documents::issues::{
 };
 pub use history::Record;
 pub(crate) use history::{closed_aliases, keys as done};
+pub(crate) use names::{reference, resolve};
 pub use queue::{ChangeKind, IssueChange, comment_id_there};
 pub use start::{BranchOutcome, BranchState, Start, Started};
 pub(crate) use start::{branch_name, hand_over, slug};

@@ -66,6 +66,12 @@ impl Work<'_> {
             Some(git) => git.branch()?,
             None => None,
         };
+        let issues = self.project.issues().read()?.issues;
+        let is_on =
+            |issue: &&Issue| branch.is_some() && issue.git_refs.as_ref().is_some_and(|refs| refs.branch == branch);
+        if let Some(issue) = issues.iter().find(is_on) {
+            return Ok(Some(issue.linear_id.clone()));
+        }
         let key = branch.as_deref().and_then(|branch| message::keys(branch).first().map(|key| (*key).to_owned()));
         // A branch may be named after an issue's earlier key.
         Ok(match key {

@@ -58,7 +58,7 @@
     [/\b\d+(\.\d+)? ([KMGT]i)?B\b/g, "SIZE"], [/\b(127\.0\.0\.1|localhost):\d{2,5}\b/g, "$1:PORT"],
     [/\b\d{4}-\d\d-\d\d\b/g, "DATE"], [/\b[0-9a-f]{7,12}\b/g, "COMMIT"],
     [/^(audit|Rows|Key ID|Last rotation): .*/, "$1: N"], [/^(Version): .*/, "$1: N"],
-    [/-[0-9a-z]{8,16}-[0-9a-z]{8}\.json\b/g, "-ID.json"], [/(\/long-term\/\w+\/[\w-]+)-[0-9a-z]{4}\.json\b/g, "$1-ID.json"], [/the memory store (failed|is not available)/g, "the memory store FAILED"],
+    [/-[0-9a-z]{8,16}-[0-9a-z]{8}\.json\b/g, "-ID.json"], [/(\/long-term\/\w+\/[\w-]+)-[0-9a-z]{4}\.json\b/g, "$1-ID.json"], [/\b(LOCAL-\d+)-[a-z2-9]{6}\b/g, "$1-ID"], [/the memory store (failed|is not available)/g, "the memory store FAILED"],
     [/(the store cannot be read: )\w+/g, "$1WHY"],
     [/\/tmp\/[^\s/"]+/g, "/HOME"], [/(after=)[^&)\s]+/g, "$1NEXT"],
   ];

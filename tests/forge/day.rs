@@ -52,7 +52,8 @@ fn feature_takes_four_commands_and_few_words() {
     for part in ["Forge-Linear: LOCAL-1", "Forge-Feature: FORGE-001=passing", "LOCAL-1: Halve a number"] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    let history = std::fs::read_to_string(fixture.root().join(".forge/linear/history/LOCAL-1.md")).unwrap();
+    let (_, path) = done.lines().nth(1).unwrap().split_once(": ").unwrap();
+    let history = std::fs::read_to_string(fixture.root().join(path)).unwrap();
     assert!(history.contains("Halve numbers") && history.contains("checkpoint/LOCAL-1-v1"), "{history}");
     let listed = fixture.forge(&["features", "list"]);
     assert_eq!(listed["features"][0]["standing"], "passing", "{listed}");
@@ -162,7 +163,7 @@ fn done_names_what_is_in_the_way_and_does_nothing() {
 }
 
 #[test]
-fn merge_changes_no_number_that_others_name() {
+fn what_names_a_feature_follows_it_through_a_merge() {
     let fixture = Fixture::light("");
     let (bare, clone) = (fixture.beside("bare.git"), fixture.beside("clone"));
     fixture.git(&["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
@@ -173,8 +174,10 @@ fn merge_changes_no_number_that_others_name() {
         added["feature"]["id"].as_str().unwrap().to_owned()
     };
     let ours = [added(&fixture.root(), "Ours"), added(&fixture.root(), "Ours too")];
+    // Of two that were added in one second, either may be the older.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     let theirs = [added(&clone, "Theirs"), added(&clone, "Theirs too")];
-    assert_eq!(ours, ["FORGE-001", "FORGE-002"]);
+    assert_eq!((&ours, &theirs), (&["FORGE-001".to_owned(), "FORGE-002".to_owned()], &ours));
     fixture.forge_in(&clone, &["features", "set", &theirs[1], "--blocked-by", &theirs[0]]);
     fixture.forge_in(&clone, &["issue", "add", "About theirs", "--feature", &theirs[0]]);
     fixture.forge_in(&clone, &["focus", "set", "Theirs", "--feature", &theirs[0]]);
@@ -190,11 +193,12 @@ fn merge_changes_no_number_that_others_name() {
     let features = listed["features"].as_array().unwrap();
     assert_eq!(features.len(), 4, "{listed}");
     let named = |name: &str| features.iter().map(|item| &item["feature"]).find(|one| one["name"] == name).unwrap();
-    assert_eq!(named("Theirs")["id"], theirs[0]);
-    assert_eq!(named("Theirs too")["blocked_by"].to_string().matches(&theirs[0]).count(), 1, "{listed}");
+    let now = ["Ours", "Ours too", "Theirs", "Theirs too"].map(|name| named(name)["id"].as_str().unwrap());
+    assert_eq!(now, ["FORGE-001", "FORGE-002", "FORGE-003", "FORGE-004"]);
+    assert_eq!(named("Theirs too")["blocked_by"].to_string().matches("FORGE-003").count(), 1, "{listed}");
     let issues = fixture.forge_in(&clone, &["issue", "list"]);
-    assert_eq!(issues["issues"][0]["issue"]["features"], serde_json::json!([theirs[0]]));
-    assert_eq!(fixture.forge_in(&clone, &["status"])["focus"]["feature_id"], theirs[0]);
+    assert_eq!(issues["issues"][0]["issue"]["features"], serde_json::json!(["FORGE-003"]));
+    assert_eq!(fixture.forge_in(&clone, &["status"])["focus"]["feature_id"], "FORGE-003");
 }
 
 #[test]
@@ -217,5 +221,5 @@ fn two_clones_add_issues_that_any_merge_keeps() {
     fixture.git(&["-c", "merge.forge-json.driver=false", "merge", "--quiet", "--no-edit", "origin/theirs"]);
     let listed = fixture.forge(&["issue", "list"]);
     let titles: Vec<&Value> = listed["issues"].as_array().unwrap().iter().map(|item| &item["issue"]["title"]).collect();
-    assert_eq!(titles, ["Ours", "Theirs"], "{listed}");
+    assert!(titles == ["Ours", "Theirs"] || titles == ["Theirs", "Ours"], "{listed}");
 }

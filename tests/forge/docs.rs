@@ -24,9 +24,9 @@ fn blocks_of(page: &'static str, language: &str) -> Vec<&'static str> {
     parts.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
 }
 
-/// Returns the rows of the tables whose first cell has a name or figure.
+/// Returns the rows of the tables whose first cell has a name or figure. The settings of trackers are on their page.
 fn rows() -> Vec<Vec<&'static str>> {
-    let rows = PAGE.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let rows = PAGE.lines().chain(TRACKERS.lines()).filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
     rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
@@ -95,9 +95,11 @@ fn every_setting_stands_there_with_its_default() {
             known.push(name);
         }
     }
-    let (_, section) = PAGE.split_once("\n## Settings\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    for row in section.lines().filter(|line| line.starts_with("| `")) {
+    let section = |page: &'static str| {
+        let (_, section) = page.split_once("\n## Settings\n").unwrap();
+        section.split("\n## ").next().unwrap()
+    };
+    for row in section(PAGE).lines().chain(section(TRACKERS).lines()).filter(|line| line.starts_with("| `")) {
         for name in row[1..].split('|').next().unwrap().split('`').skip(1).step_by(2) {
             assert!(known.iter().any(|known| known == name), "{name} is no setting");
         }

@@ -46,7 +46,9 @@ fn next_commands_run_and_help() {
     let (exit, _) = paste(&fixture, "helmdeck forge verify FORGE-001");
     assert_eq!(exit, 1);
     std::fs::remove_file(fixture.root().join("broken")).unwrap();
-    let path = fixture.root().join(".forge/memory/long-term/features/FORGE-003-looks.json");
+    let folder = std::fs::read_dir(fixture.root().join(".forge/memory/long-term/features")).unwrap();
+    let mut files = folder.map(|file| file.unwrap().path());
+    let path = files.find(|path| path.to_string_lossy().contains("FORGE-003-looks-")).unwrap();
     let feature = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, feature.replace("\"not_implemented\"", "\"passing\"")).unwrap();
     fixture.git(&["switch", "--quiet", "-c", "work"]);

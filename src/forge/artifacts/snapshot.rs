@@ -12,6 +12,7 @@ use crate::features::FeaturesFile;
 use crate::focus::Focus;
 use crate::json::{self, Members};
 use crate::knowledge::KnowledgeFile;
+use crate::layout::FOCUS;
 
 /// In which state everything is. The same state is the same artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,7 +45,7 @@ impl Artifacts<'_> {
         let files = self.project.files();
         let guard = files.lock()?;
         let mut etags = BTreeMap::new();
-        let focus = files.load::<Focus>()?;
+        let focus = crate::focus::read(files, FOCUS)?;
         etags.insert("features".to_owned(), files.load::<FeaturesFile>()?.map(|loaded| loaded.etag));
         etags.insert("focus".to_owned(), focus.as_ref().map(|loaded| loaded.etag.clone()));
         etags.insert("knowledge".to_owned(), files.load::<KnowledgeFile>()?.map(|loaded| loaded.etag));

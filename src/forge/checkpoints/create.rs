@@ -30,8 +30,6 @@ const OUTPUT: usize = 600;
 /// Maximum number of taken names to try before giving up.
 const TRIES: u32 = 100;
 
-/// Number of checkpoints without an issue that each clone numbers in a block of its own.
-
 /// Request to create a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Create {

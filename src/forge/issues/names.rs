@@ -231,6 +231,19 @@ fn local(number: u64) -> String {
     format!("{LOCAL}-{number}")
 }
 
+/// Returns the key of the issue that a reference means. What cannot be read is reported elsewhere.
+pub(crate) fn resolve(files: &Files, reference: &str) -> String {
+    let (key, mark) = marks::split(reference);
+    let now = mark.and_then(|_| Names::read(files).ok()).map(|names| names.resolve(reference));
+    now.unwrap_or_else(|| key.to_owned())
+}
+
+/// Returns how a file refers to an issue.
+pub(crate) fn reference(files: &Files, key: &str) -> String {
+    let names = number(key).and_then(|_| Names::read(files).ok());
+    names.map_or_else(|| key.to_owned(), |names| names.reference(key))
+}
+
 /// Returns the number of a local issue.
 fn number(key: &str) -> Option<u64> {
     key.strip_prefix(LOCAL)?.strip_prefix('-')?.parse().ok()

@@ -15,7 +15,10 @@ use crate::repair;
 use crate::sessions::{Sessions, Start};
 
 /// The file of the feature that both sides change.
-const FEATURE: &str = ".forge/memory/long-term/features/FORGE-001-one.json";
+/// Returns the path of the feature.
+fn file(clone: &Path) -> String {
+    crate::fixture::file_of(clone, crate::layout::FEATURES_ENTRIES, "FORGE-001-one")
+}
 
 /// Gives the feature another test, and another name if it is asked for.
 fn change(project: &Project, test: &str, name: Option<&str>) {
@@ -62,19 +65,19 @@ fn unmerged(clone: &Path) -> String {
 #[test]
 fn merge_without_driver_keeps_both_sides() {
     let (_repository, _folder, clone) = merging(|project, side| change(project, side, None));
-    assert_eq!(unmerged(&clone), FEATURE);
-    let project = open(&clone);
+    let (project, feature) = (open(&clone), file(&clone));
+    assert_eq!(unmerged(&clone), feature);
     let next = &health::measure(&project).git.reasons[0].next;
-    assert_eq!(*next, format!("helmdeck forge repair {FEATURE}"));
-    let shown = repair::repair(&project, FEATURE, RepairRequest::default()).unwrap();
+    assert_eq!(*next, format!("helmdeck forge repair {feature}"));
+    let shown = repair::repair(&project, &feature, RepairRequest::default()).unwrap();
     assert_eq!(shown.candidates.iter().map(|one| one.source).collect::<Vec<_>>(), [Source::Merge]);
     for from in [Source::LastGood, Source::Git, Source::Skeleton] {
-        let error = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: Some(from) }).unwrap_err();
+        let error = repair::repair(&project, &feature, RepairRequest { yes: true, from: Some(from) }).unwrap_err();
         assert_eq!(error.code, "E_REFUSED", "one side alone is never taken");
     }
     // The merge is finished in a pause too, which may wait for it.
     Recovery::new(&project).pause("a path is unmerged", None).unwrap();
-    let done = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: None }).unwrap();
+    let done = repair::repair(&project, &feature, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), true));
     assert_eq!(Features::new(&project).read().unwrap().features[0].tests(), ["ours", "theirs"]);
     assert_eq!(unmerged(&clone), "");
@@ -83,16 +86,16 @@ fn merge_without_driver_keeps_both_sides() {
 #[test]
 fn what_both_sides_changed_is_settled_by_a_person() {
     let (_repository, _folder, clone) = merging(|project, side| change(project, side, Some(side)));
-    let project = open(&clone);
-    let done = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: None }).unwrap();
+    let (project, feature) = (open(&clone), file(&clone));
+    let done = repair::repair(&project, &feature, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), false));
     assert!(done.hint.unwrap().contains("git add"));
     assert!(done.theirs.is_some());
     assert_eq!(Features::new(&project).read().unwrap().features[0].name, "ours");
-    let whole = repair::repair(&project, FEATURE, RepairRequest { yes: true, from: None }).unwrap();
+    let whole = repair::repair(&project, &feature, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((whole.damage, whole.applied), (None, None), "what was settled is not written over");
     assert!(whole.hint.unwrap().contains("git add"));
-    run_at(&clone, &["add", FEATURE]);
+    run_at(&clone, &["add", &feature]);
     run_at(&clone, &["commit", "-q", "--no-edit"]);
 }
 

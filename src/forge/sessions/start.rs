@@ -13,7 +13,7 @@ use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::{Active, Issue};
 use crate::knowledge::{KnowledgeFile, adopt};
-use crate::layout::{INIT, INIT_COMMAND, session_folder};
+use crate::layout::{INIT, INIT_COMMAND};
 use crate::local;
 use crate::prime::{self, Primed};
 use crate::progress::{ISSUES, STARTED};
@@ -394,15 +394,7 @@ impl StartContext<'_> {
         let folder = self.sessions.folder_of(old)?;
         let record = self.sessions.archived(&folder)?.filter(|record| record.branch == self.session.branch);
         let Some(record) = record else { return Ok(None) };
-        let focus = match record.focus {
-            // Earlier versions kept the focus in a file of its own.
-            None => {
-                let path = format!("{}/focus.json", session_folder(&folder)?);
-                self.sessions.project.files().load_at::<Focus>(&path)?.map(|loaded| loaded.value)
-            }
-            focus => focus,
-        };
-        Ok(focus.and_then(|focus| unfinished(old, focus)))
+        Ok(record.focus.and_then(|focus| unfinished(old, focus)))
     }
 
     /// Returns the issues. If they cannot be read, adds a warning and returns none: the start continues.

@@ -61,8 +61,9 @@ impl Work<'_> {
         let name = if is_title { issues::slug(what) } else { what.to_owned() };
         let folder = PathBuf::from(folder).join(if name.is_empty() { "work".to_owned() } else { name });
         if folder.exists() {
-            return Err(Error::refused(format!("{} exists", folder.display()))
-                .hint("work there, or remove it: git worktree remove"));
+            return Err(
+                Error::refused(format!("{} exists", folder.display())).hint("work there, or take another title")
+            );
         }
         git.add_worktree(&folder)?;
         let brought = self.opened(&folder.join(below)).and_then(|there| {

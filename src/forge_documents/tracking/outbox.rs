@@ -10,6 +10,8 @@ use helmdeck_forge_files::files::Files;
 use helmdeck_forge_files::layout::LINEAR_OUTBOX;
 use helmdeck_forge_files::time::Time;
 
+use crate::marks;
+
 use super::{Field, MAX_ATTEMPTS, Value};
 
 /// Maximum number of waiting operations. Further ones are refused; none is dropped.
@@ -35,7 +37,7 @@ pub struct Operation {
     pub op_id: String,
     /// Its kind.
     pub kind: OperationKind,
-    /// The key of the issue, which may be an earlier one.
+    /// The key of the issue, which may be an earlier one; of a local one the name of its file.
     pub issue: String,
     /// The changed fields with their new values; `null` for a field that is emptied.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -70,6 +72,12 @@ impl Operation {
     #[must_use]
     pub fn new(op_id: String, kind: OperationKind, issue: String, made_at: Time) -> Self {
         Self { op_id, kind, issue, made_at, ..Self::default() }
+    }
+
+    /// Returns the key of its issue, without the mark.
+    #[must_use]
+    pub fn key(&self) -> String {
+        marks::split(&self.issue).0.to_owned()
     }
 
     /// Says whether somebody must look at it.

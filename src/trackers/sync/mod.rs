@@ -156,7 +156,7 @@ pub fn status(project: &Project) -> helmdeck_forge::Result<Status> {
         tracked: tracked.len(),
         local: local.into_iter().map(|issue| issue.linear_id).collect(),
         waiting: outbox.waiting.len(),
-        failed: outbox.failed().cloned().collect(),
+        failed: outbox.failed().map(|one| Operation { issue: one.key(), ..one.clone() }).collect(),
         conflicts: state.conflicts,
         damaged: outbox.damaged.len(),
         deliveries: state.deliveries,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use helmdeck_core::jitter::jittered;
 use helmdeck_forge::issues::{Issue, Scope};
 use helmdeck_forge::{Result, Time};
-use helmdeck_forge_documents::marks;
 use helmdeck_forge_documents::tracking::{Base, Field, Fields, Operation, OperationKind, Outbox, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -121,7 +120,7 @@ impl Sync<'_> {
             self.plan_updates(&mapping, &mut waiting)?;
             let planned = |operation: &Operation| Delivered {
                 kind: operation.kind,
-                key: marks::split(&operation.issue).0.to_owned(),
+                key: operation.key(),
                 was: None,
                 fields: operation.patch.keys().copied().collect(),
             };
@@ -275,7 +274,7 @@ impl Sync<'_> {
             self.note_attempt(&operation, &error, true)?;
             pushed.failed.push(Failed {
                 op_id: operation.op_id.clone(),
-                key: marks::split(&operation.issue).0.to_owned(),
+                key: operation.key(),
                 error: error.message,
                 retried: !error.kind.is_permanent(),
             });
@@ -330,7 +329,7 @@ impl Sync<'_> {
         Ok(Some(Delivered {
             kind: OperationKind::Create,
             key: remote.key,
-            was: Some(marks::split(&operation.issue).0.to_owned()),
+            was: Some(operation.key()),
             fields: operation.patch.keys().copied().collect(),
         }))
     }
