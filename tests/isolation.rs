@@ -177,13 +177,11 @@ fn entries_of_others_cannot_be_read_or_forgotten() {
             other.rest("GET /api/v1/memory/entries", &Value::Null).1,
             other.rest("GET /api/v1/memory/entries?kind=fact", &Value::Null).1,
             other.rest("GET /api/v1/memory/namespaces", &Value::Null).1,
-            other.rest("GET /api/v1/memory/defaults", &Value::Null).1,
             other.rest("POST /api/v1/memory/recall", &json!({})).1,
             other.rest("POST /api/v1/memory/recall", &json!({"key": theirs})).1,
             other.call(first, "memory.recall", &json!({})).1,
             other.call(first, "memory.list", &json!({})).1,
             other.mcp.ask("resources/read", &json!({"uri": "helmdeck://memory"})),
-            other.mcp.ask("resources/read", &json!({"uri": "helmdeck://defaults"})),
         ];
         for list in lists {
             assert!(!list.to_string().contains(&theirs), "{:?} sees {theirs}: {list}", other.name);

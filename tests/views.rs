@@ -83,7 +83,7 @@ fn processes_share_and_forget_facts() {
 }
 
 #[test]
-fn shell_and_server_share_facts_and_habits() {
+fn shell_and_server_share_facts() {
     let home = Home::new();
     let server = Server::start(&home, KEY);
     let kept = server.ask("POST /api/v1/memory/store", r#"{"key":"lang","value":"German"}"#);
@@ -95,21 +95,8 @@ fn shell_and_server_share_facts_and_habits() {
     let recalled = server.ask("POST /api/v1/memory/recall", r#"{"key":"lang"}"#).json();
     assert_eq!((&recalled["facts"][0]["value"], &recalled["facts"][0]["version"]), (&json!("French"), &json!(2)));
 
-    let none = server.ask("GET /api/v1/memory/defaults", "").json();
-    assert_eq!(none["note"], "there is no history of calls yet");
     home.call(KEY, &["test.echo", "repo=a"]);
     server.call("test.echo", &json!({"repo": "b"}));
-    // The rows are written behind the answers.
-    let habits = || server.ask("GET /api/v1/memory/defaults", "").json();
-    wait_for("both calls to be noted", || habits()["packs"][0]["calls"] == 2);
-    let habits = habits();
-    assert_eq!(habits["packs"][0]["pack"], "test.echo");
-    let shown = home.run(KEY, &["memory", "defaults", "--json"]);
-    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
-    assert_eq!((&shown["packs"], &shown["recent"]), (&habits["packs"], &habits["recent"]));
-    let text = home.run(KEY, &["memory", "defaults"]).stdout;
-    assert!(text.contains("test.echo") && text.contains("CALLS"), "{text}");
-
     let gone = server.ask("POST /api/v1/memory/forget", r#"{"all":true,"what":["facts","audit","cache"]}"#).json();
     assert_eq!((&gone["removed"]["facts"], &gone["removed"]["cache"]), (&json!(1), &json!(2)));
     assert_eq!(home.call(KEY, &["test.echo", "repo=a"]).0, "miss");
@@ -118,13 +105,12 @@ fn shell_and_server_share_facts_and_habits() {
 #[test]
 fn missing_or_wrong_key_opens_nothing() {
     let home = Home::new();
-    let commands: [&[&str]; 6] = [
+    let commands: [&[&str]; 5] = [
         &["run", "memory.recall"],
         &["run", "memory.list"],
         &["run", "memory.store", "key=k", "value=v"],
         &["run", "memory.forget", "all=true"],
         &["memory", "get", "local/local", "fact", "k"],
-        &["memory", "defaults"],
     ];
     for arguments in commands {
         let output = home.command(KEY, arguments).env_remove("HELMDECK_MEMORY_KEY").output().unwrap();

@@ -264,8 +264,6 @@ pub(crate) enum MemoryCommand {
     List(ListArgs),
     /// Print the value of one entry
     Get(GetArgs),
-    /// List a caller's facts from the audit: packs, usual inputs, findings
-    Defaults(DefaultsArgs),
     /// Delete entries of any kind but the audit of a caller (works without the key)
     Purge(PurgeArgs),
     /// Delete the whole store so that a new key can be used; also removes a damaged file (works without the key)
@@ -383,14 +381,6 @@ pub(crate) struct GetArgs {
     /// Write the exact bytes of the value, without a trailing newline
     #[arg(long)]
     pub(crate) raw: bool,
-}
-
-/// `helmdeck memory defaults`.
-#[derive(Debug, Args)]
-pub(crate) struct DefaultsArgs {
-    /// Namespace: tenant/user [default: the local caller]
-    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
-    pub(crate) namespace: Option<Namespace>,
 }
 
 /// `helmdeck serve`.

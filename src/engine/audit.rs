@@ -1,17 +1,14 @@
 //! The audit: one row per call while gate 1 is open, written after the response within a deadline.
 //!
-//! A call only puts a record into a bounded queue. The writer extracts learnable inputs, off the caller's thread. A
-//! full queue or a failing store costs rows, which are counted, and never a call. The pages of a caller are a chain
+//! A call only puts a record into a bounded queue. The writer extracts findings, off the caller's thread. A full queue or a failing store costs rows, which are counted, and never a call. The pages of a caller are a chain
 //! ([`helmdeck_memory::audit`]).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use helmdeck_core::duration::text;
 use helmdeck_core::numbers::micros;
@@ -19,7 +16,6 @@ use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, RequestId, R
 use helmdeck_memory::audit::{AuditEntry, ChainWriter};
 use helmdeck_memory::{Kind, Namespace, Put, Store};
 use memchr::memmem::Finder;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -62,15 +58,8 @@ const MAX_PAGE_BYTES: usize = 64 << 10;
 const YIELD_AFTER: usize = 32;
 /// Interval at which a lingering writer checks whether a batch is full.
 const SLICE: Duration = Duration::from_millis(10);
-/// Names of learnable inputs. All other parts of an input are dropped.
-const LEARNABLE: &[&str] =
-    &["persona", "audience", "angle", "model", "theme", "voice", "persona_used", "kind", "format", "title", "author"];
 /// Limit of findings per row.
 const MAX_FINDINGS: usize = 50;
-/// Limit of a learnable input: longer ones are documents, not choices.
-const MAX_LEARNABLE_BYTES: usize = 256;
-/// Larger inputs are not examined.
-const MAX_LOOK_INPUT_BYTES: usize = 64 << 10;
 /// Larger outputs are not examined.
 const MAX_LOOK_BYTES: usize = 256 << 10;
 
@@ -83,7 +72,6 @@ pub(crate) struct Record {
     duration: Duration,
     at: Timestamp,
     identity: Arc<Identity>,
-    input: Bytes,
     output: Option<Json>,
     request_id: Option<RequestId>,
 }
@@ -99,7 +87,6 @@ impl Record {
         metrics: &PackMetrics,
         result: &Result<Outcome>,
         identity: Arc<Identity>,
-        input: Bytes,
         duration: Duration,
         at: Timestamp,
     ) -> Self {
@@ -112,8 +99,6 @@ impl Record {
             }
             Err(error) => (error.code().as_str(), None, None),
         };
-        // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
-        let input = if input.len() <= MAX_LOOK_INPUT_BYTES { Bytes::copy_from_slice(&input) } else { Bytes::new() };
         Self {
             pack: metrics.pack().clone(),
             version: metrics.version(),
@@ -122,7 +107,6 @@ impl Record {
             duration,
             at,
             identity,
-            input,
             output,
             request_id: None,
         }
@@ -145,7 +129,6 @@ impl Record {
             duration: Duration::ZERO,
             at,
             identity,
-            input: Bytes::new(),
             output: Some(Json::from(output)),
             request_id: None,
         }
@@ -198,9 +181,6 @@ pub struct AuditRow {
     /// Request id, if the caller sent one or the call failed.
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Inputs from a closed list of names, text only.
-    #[serde(rename = "in", default, skip_serializing_if = "serde_json::Map::is_empty")]
-    pub inputs: serde_json::Map<String, Value>,
     /// Findings of the pack, at most 50.
     #[serde(rename = "f", default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -433,7 +413,6 @@ impl Page {
             outcome: Cow::Borrowed(record.outcome),
             cache: record.cache.map(Cow::Borrowed),
             request_id: record.request_id.map(|id| id.to_string()),
-            inputs: learnable(&record.input),
             findings: record.output.as_ref().map(findings).unwrap_or_default(),
         };
         if self.rows > 0 {
@@ -443,48 +422,6 @@ impl Page {
         // Writing plain data to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.text, &row);
     }
-}
-
-/// Returns whether an input of this schema can hold anything learnable.
-///
-/// Most packs have no such input, so the audit does not even copy theirs.
-pub(crate) fn is_learnable(schema: &Value) -> bool {
-    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))
-}
-
-/// Extracts the learnable inputs; everything else is skipped without being kept.
-fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
-    struct Learnable;
-
-    impl<'de> Visitor<'de> for Learnable {
-        type Value = serde_json::Map<String, Value>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-            let mut picked = serde_json::Map::new();
-            while let Some(name) = members.next_key::<Cow<'de, str>>()? {
-                if !LEARNABLE.contains(&name.as_ref()) {
-                    members.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-                let value = members.next_value::<Value>()?;
-                if value.as_str().is_some_and(|text| !text.is_empty() && text.len() <= MAX_LEARNABLE_BYTES) {
-                    picked.insert(name.into_owned(), value);
-                }
-            }
-            Ok(picked)
-        }
-    }
-
-    if input.is_empty() {
-        return serde_json::Map::new();
-    }
-    let mut input = serde_json::Deserializer::from_slice(input);
-    serde::Deserializer::deserialize_map(&mut input, Learnable).unwrap_or_default()
 }
 
 fn findings(output: &Json) -> Vec<Finding> {
@@ -521,13 +458,6 @@ fn findings(output: &Json) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_text_of_the_closed_list_is_learnt() {
-        let picked = learnable(br#"{"persona":"dev","title":"","body":"secret","model":3,"theme":"dark"}"#);
-        assert_eq!(Value::Object(picked), serde_json::json!({"persona": "dev", "theme": "dark"}));
-        assert!(learnable(b"not json persona").is_empty());
-    }
 
     #[test]
     fn findings_are_read_from_known_fields_and_capped() {

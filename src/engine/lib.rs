@@ -46,7 +46,7 @@ pub use prices::{Price, Prices};
 pub use registry::{PackInfo, PackSource, ScheduleSummary};
 pub use statistics::{Numbers, Report, Statistics, StatisticsSlot, Window};
 pub use tail::{CallRecord, Tail, Tailed};
-pub use views::{CallFilter, CallPage, CommonFinding, Defaults, PackUse, PastCall, RecentCall, defaults, store_error};
+pub use views::{CallFilter, CallPage, PastCall, store_error};
 
 /// Test of `docs/embed.md`.
 #[cfg(doctest)]

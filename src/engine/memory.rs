@@ -85,14 +85,6 @@ impl MemoryControl {
         Ok(memory.facts())
     }
 
-    /// Returns a caller's habits from the audit, including its latest calls.
-    ///
-    /// # Errors
-    /// `overloaded` if the store is not available.
-    pub async fn defaults(&self, caller: &Namespace) -> Result<Defaults> {
-        self.views.defaults(caller).await
-    }
-
     /// Returns past calls of a caller from its stored audit, newest first.
     ///
     /// # Errors

@@ -167,7 +167,7 @@ impl Scene {
         self.values.insert("credential", "deploy".to_owned());
         files::write(&self.home, "report.html", text);
         // The audit is written behind the answers.
-        wait_for("the audit", || self.count("/api/v1/memory/defaults", "recent") >= 7);
+        wait_for("the audit", || self.count("/api/v1/audit", "calls") >= 7);
     }
 
     /// Returns how many members a list of a route has.

@@ -27,7 +27,6 @@ mod man;
 mod mcp;
 mod mcp_servers;
 mod memory;
-mod memory_defaults;
 mod memory_get;
 #[cfg(any(test, not(feature = "serve")))]
 mod no_server;
@@ -122,7 +121,6 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
                 MemoryCommand::Status => block_on(memory::status(&setup)),
                 MemoryCommand::List(arguments) => block_on(memory::list(&setup, &arguments)),
                 MemoryCommand::Get(arguments) => block_on(memory_get::run(&setup, &arguments)),
-                MemoryCommand::Defaults(arguments) => block_on(memory_defaults::run(&setup, &arguments)),
                 MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
                 MemoryCommand::Reset(arguments) => block_on(reset::run(&setup, &arguments)),
                 MemoryCommand::Doctor => block_on(doctor::run(&setup)),

@@ -8,7 +8,6 @@ use helmdeck_core::{Handler, Manifest, Upstream};
 
 use super::inner::Inner;
 use super::other_packs::OtherPacks;
-use crate::audit::is_learnable;
 use crate::cache::pack::PackCache;
 use crate::call_runner::CallRunner;
 use crate::handler::{HandlerService, Runner};
@@ -66,7 +65,6 @@ impl Inner {
             observe: ObserveLayer(Arc::new(Observer {
                 metrics: self.metrics.pack(&manifest.name, manifest.version),
                 audit: self.audit.clone().filter(|_| !manifest.no_audit),
-                learns: is_learnable(manifest.input.source()),
                 clock: Arc::clone(&self.clock),
             })),
             validate_input: validate_input.clone(),

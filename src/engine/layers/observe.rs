@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Call, Clock, Code, Error, Fault, Identity, Outcome, RequestId, Result, Span};
 use tower::{Layer, Service};
@@ -24,8 +23,6 @@ pub(crate) struct Observer {
     pub(crate) metrics: PackMetrics,
     /// `None` with gate 1 shut, or when the manifest says `no_audit`.
     pub(crate) audit: Option<Audit>,
-    /// Whether the audit may learn from inputs of this pack.
-    pub(crate) learns: bool,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -88,15 +85,12 @@ struct Pending {
     span: Option<Span>,
 }
 
-/// What the audit needs of a call: its caller, its input if the audit may learn from it, and its request id.
-type Audited = (Arc<Identity>, Bytes, Option<RequestId>);
+/// What the audit needs of a call: its caller and its request id.
+type Audited = (Arc<Identity>, Option<RequestId>);
 
 impl Observer {
     fn audited(&self, call: &Call) -> Option<Audited> {
-        self.audit.is_some().then(|| {
-            let input = if self.learns { call.input.clone() } else { Bytes::new() };
-            (Arc::clone(&call.identity), input, call.correlation.request_id.clone())
-        })
+        self.audit.is_some().then(|| (Arc::clone(&call.identity), call.correlation.request_id.clone()))
     }
 
     fn write_down(&self, pending: Pending, mut result: Result<Outcome>) -> Result<Outcome> {
@@ -112,8 +106,8 @@ impl Observer {
         if let Err(error) = &result {
             report(metrics.pack(), error, duration);
         }
-        if let (Some(audit), Some((identity, input, request_id))) = (audit, pending.audited) {
-            let record = Record::of(metrics, &result, identity, input, duration, clock.now());
+        if let (Some(audit), Some((identity, request_id))) = (audit, pending.audited) {
+            let record = Record::of(metrics, &result, identity, duration, clock.now());
             audit.push(record.requested_by(request_id));
         }
         result

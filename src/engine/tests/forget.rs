@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use helmdeck_core::memory::{Forget, Forgotten, ListFacts, MemoryPart, NewFact, NewNote};
 use helmdeck_core::{CacheStatus, Call, Code, Identity, PackName};
-use helmdeck_engine::AuditPage;
+use helmdeck_engine::{AuditPage, CallFilter, MemoryControl, PastCall};
 use helmdeck_memory::audit::{AuditFinding, verify};
 use helmdeck_memory::{Delete, Kind, Limits, Namespace, Order, Page, Put, Restore};
 use helmdeck_testkit::{ManualClock, sealed_memory};
@@ -33,6 +33,11 @@ async fn ask(probed: &Probed, identity: &Identity) -> CacheStatus {
     let outcome = probed.engine.call(call).await.unwrap();
     probed.engine.memory().unwrap().flush().await;
     status(&outcome)
+}
+
+/// Returns past calls of a caller.
+async fn calls(memory: &MemoryControl, caller: &Namespace) -> Vec<PastCall> {
+    memory.calls(caller, CallFilter { limit: 100, ..CallFilter::default() }).await.unwrap().calls
 }
 
 #[tokio::test]
@@ -100,7 +105,7 @@ async fn each_part_is_deleted_only_when_named() {
     let forgotten = facts.forget(request(json!({"all": true, "what": ["notes", "cache"]}))).await.unwrap();
     assert_eq!(removed(&forgotten), [(MemoryPart::Notes, 2), (MemoryPart::Cache, 1)]);
     let own = Namespace::of_caller(&me);
-    assert!(!memory.defaults(&own).await.unwrap().recent.is_empty());
+    assert!(!calls(&memory, &own).await.is_empty());
     assert_eq!(ask(&probed, &me).await, CacheStatus::Miss);
     assert_eq!(ask(&probed, &bob).await, CacheStatus::Hit, "somebody else's stay");
 
@@ -113,11 +118,11 @@ async fn each_part_is_deleted_only_when_named() {
     }
     let facts = memory.facts_of_administrator(&Arc::new(me.clone())).unwrap();
     assert!(rows(facts.forget(request(json!({"pack": "t.probe", "what": ["audit"]}))).await.unwrap()) > 0);
-    let left = memory.defaults(&own).await.unwrap();
-    assert!(left.recent.iter().all(|call| call.pack.as_str() == "t.echo") && !left.recent.is_empty());
+    let left = calls(&memory, &own).await;
+    assert!(left.iter().all(|call| call.pack.as_str() == "t.echo") && !left.is_empty());
     assert!(rows(facts.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap()) > 0);
-    assert_eq!(memory.defaults(&own).await.unwrap().note, Some("there is no history of calls yet"));
-    assert!(!memory.defaults(&Namespace::of_caller(&bob)).await.unwrap().recent.is_empty());
+    assert_eq!(calls(&memory, &own).await, []);
+    assert!(!calls(&memory, &Namespace::of_caller(&bob)).await.is_empty());
 }
 
 #[tokio::test]
@@ -174,7 +179,7 @@ async fn facts_and_notes_cannot_plant_other_kinds() {
     assert_eq!(ask(&probed, &me).await, CacheStatus::Miss);
     let stored = memory.store().list(&own, Kind::Cache, "", Page::default()).await.unwrap().entries.pop().unwrap();
     let answer = memory.store().get(&own, Kind::Cache, &stored.key).await.unwrap().unwrap();
-    memory.defaults(&own).await.unwrap();
+    calls(&memory, &own).await;
     let row = memory.store().scan(&own, Kind::Audit, "", Order::KeyDescending, 1).await.unwrap().entries.pop().unwrap();
     let mut page: AuditPage = serde_json::from_slice(&row.value).unwrap();
     page.pack = PackName::new("evil.pack").unwrap();
@@ -192,22 +197,21 @@ async fn facts_and_notes_cannot_plant_other_kinds() {
     facts.store(fact(&stored.key, &String::from_utf8_lossy(&answer.value))).await.unwrap();
     notes.store(NewNote::new(stored.key.clone(), answer.value.clone()).with_category("cache")).await.unwrap();
 
-    assert_eq!(memory.defaults(&own).await.unwrap().recent, []);
+    assert_eq!(calls(&memory, &own).await, []);
     assert_eq!(ask(&probed, &me).await, CacheStatus::Miss);
 }
 
 #[tokio::test]
-async fn habits_are_per_caller_with_latest_call() {
+async fn past_calls_are_those_of_their_caller() {
     let probed = echoing().await;
     let (me, bob) = (caller("t", "me"), caller("u", "me"));
     ask(&probed, &me).await;
     let memory = probed.engine.memory().unwrap();
-    let mine = memory.defaults(&Namespace::of_caller(&me)).await.unwrap();
-    assert_eq!((mine.packs[0].pack.as_str(), mine.packs[0].calls, mine.recent.len()), ("t.echo", 1, 1));
-    assert_eq!(mine.recent[0].cache.as_deref(), Some("miss"));
-    assert_eq!(memory.defaults(&Namespace::of_caller(&bob)).await.unwrap().recent, []);
+    let mine = calls(memory, &Namespace::of_caller(&me)).await;
+    assert_eq!((mine.len(), mine[0].pack.as_str(), mine[0].cache.as_deref()), (1, "t.echo", Some("miss")));
+    assert_eq!(calls(memory, &Namespace::of_caller(&bob)).await, []);
     ask(&probed, &bob).await;
-    assert_eq!(memory.defaults(&Namespace::of_caller(&me)).await.unwrap(), mine);
+    assert_eq!(calls(memory, &Namespace::of_caller(&me)).await, mine);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ mod flights;
 mod folder;
 mod forget;
 mod gates;
-mod habits;
+mod history;
 mod handles;
 mod http;
 mod jobs;

@@ -93,7 +93,6 @@ impl From<CallRecord> for PastCall {
             cache: call.cache.map(str::to_owned),
             duration_us: micros(call.duration),
             request_id: call.request_id.map(|id| id.to_string()),
-            inputs: BTreeMap::new(),
             findings: Vec::new(),
         }
     }
@@ -123,9 +122,6 @@ pub struct PastCall {
     /// Request id, if the caller sent one or the call failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Its learnable inputs.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub inputs: BTreeMap<String, String>,
     /// Findings of the pack.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -245,7 +241,6 @@ fn read(entries: &[Entry], owner: &Namespace, filter: &CallFilter) -> Vec<PastCa
             if !filter.matches(&page.pack, &row.outcome, at) {
                 continue;
             }
-            let text = |(name, value): (String, serde_json::Value)| Some((name, value.as_str()?.to_owned()));
             calls.push(PastCall {
                 at,
                 tenant: owner.tenant.to_string(),
@@ -256,7 +251,6 @@ fn read(entries: &[Entry], owner: &Namespace, filter: &CallFilter) -> Vec<PastCa
                 cache: row.cache.map(std::borrow::Cow::into_owned),
                 duration_us: row.duration_us,
                 request_id: row.request_id,
-                inputs: row.inputs.into_iter().filter_map(text).collect(),
                 findings: row.findings,
             });
         }
@@ -281,7 +275,6 @@ mod tests {
             cache: None,
             duration_us: 1,
             request_id: None,
-            inputs: BTreeMap::new(),
             findings: Vec::new(),
         }
     }
@@ -322,8 +315,7 @@ mod tests {
             duration_us: 1,
             outcome: outcome.into(),
             cache: None,
-            inputs: serde_json::Map::from_iter([("title".to_owned(), "\"o\":\"".into())]),
-            findings: Vec::new(),
+            findings: vec![Finding { code: "\"o\":\"".to_owned(), severity: String::new(), file: String::new() }],
         };
         let has = |outcome, wanted| {
             let text = serde_json::to_string(&row(outcome)).unwrap();

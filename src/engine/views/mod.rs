@@ -1,9 +1,8 @@
-//! Views over the store: a caller's notes, facts and habits, and their deletion.
+//! Views over the store: a caller's notes, facts and past calls, and their deletion.
 //!
 //! Packs and transports both use these, so each rule is written once. A view reads and writes only the key space of its
 //! own kind in the owner's namespaces.
 
-mod defaults;
 mod facts;
 mod forget;
 mod history;
@@ -24,7 +23,6 @@ use helmdeck_core::memory::{
 use helmdeck_core::{Code, Error, PackName, Result, Version};
 use helmdeck_memory::{EntryMeta, Kind, Namespace, Op, Store, Written};
 
-pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
 pub(crate) use forget::Holders;
 pub use history::{CallFilter, CallPage, PastCall};
 pub use trouble::store_error;
@@ -97,12 +95,6 @@ impl EngineViews {
     /// Waits for queued rows within the time budget of a write, so that a caller finds its own latest call.
     pub(crate) async fn settle_audit(&self) {
         let _ = tokio::time::timeout(self.hub.config.write_budget, self.audit.flush()).await;
-    }
-
-    /// Returns the habits of a caller, from the audit.
-    pub(crate) async fn defaults(&self, namespace: &Namespace) -> Result<Defaults> {
-        self.settle_audit().await;
-        defaults(self.store(), namespace).await.map_err(|error| self.trouble("audit", error))
     }
 
     /// Returns past calls of a caller, newest first.

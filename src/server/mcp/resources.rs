@@ -50,14 +50,6 @@ pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
         Resource::new(uri, name).with_description(description).with_mime_type(media_type)
     };
     let mut all = Vec::with_capacity(4);
-    if memory(mcp, caller).is_ok() {
-        all.push(resource(
-            uri::DEFAULTS,
-            "my-defaults",
-            JSON,
-            "Your habits: packs, usual inputs, common findings, recent calls",
-        ));
-    }
     all.push(resource(uri::GUIDE, "guide", MARKDOWN, "Which pack to use for what"));
     if let Ok(jobs) = jobs(mcp, caller).await {
         all.push(resource(uri::JOBS, "my-jobs", JSON, "Your jobs: how each stands, and how it ended"));
@@ -128,10 +120,6 @@ pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Resu
             let facts = memory(mcp, caller)?.facts(&caller.identity)?;
             let wanted = ListFacts { limit: Some(MAX_FACTS), ..ListFacts::default() };
             (text(json(&facts.list(wanted).await?)?, JSON), 0)
-        }
-        ResourceUri::Defaults => {
-            let whose = Namespace::of_caller(&caller.identity);
-            (text(json(&memory(mcp, caller)?.defaults(&whose).await?)?, JSON), 0)
         }
         ResourceUri::Jobs => (text(json(&jobs(mcp, caller).await?)?, JSON), 0),
         ResourceUri::Job(id) => (text(job(mcp, caller, &id).await?, JSON), 0),

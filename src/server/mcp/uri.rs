@@ -9,7 +9,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 pub(crate) const SCHEME: &str = "helmdeck://";
 pub(crate) const PACKS: &str = "helmdeck://packs";
 pub(crate) const MEMORY: &str = "helmdeck://memory";
-pub(crate) const DEFAULTS: &str = "helmdeck://defaults";
 pub(crate) const GUIDE: &str = "helmdeck://guide";
 pub(crate) const JOBS: &str = "helmdeck://jobs";
 pub(crate) const PLANS: &str = "helmdeck://seam/plans";
@@ -24,8 +23,6 @@ pub(crate) enum ResourceUri<'a> {
     Pack(Cow<'a, str>),
     /// Facts about the caller.
     Memory,
-    /// The caller's habits.
-    Defaults,
     /// Advice on which pack to use for what.
     Guide,
     /// The caller's jobs.
@@ -62,7 +59,6 @@ pub(crate) fn parse(uri: &str) -> Option<ResourceUri<'_>> {
         None => match path {
             "packs" => ResourceUri::Packs,
             "memory" => ResourceUri::Memory,
-            "defaults" => ResourceUri::Defaults,
             "guide" => ResourceUri::Guide,
             "jobs" => ResourceUri::Jobs,
             _ => return None,

@@ -196,7 +196,6 @@ async fn answers_have_the_documented_shapes() {
     check("FactList", &fixture.get("/api/v1/memory/facts").await.json());
     check("Recalled", &fixture.post("/api/v1/memory/recall", "").await.json());
     check("Fact", &fixture.post("/api/v1/memory/recall", r#"{"key":"k"}"#).await.json()["facts"][0]);
-    check("Defaults", &fixture.get("/api/v1/memory/defaults").await.json());
     check("Forgotten", &fixture.post("/api/v1/memory/forget", r#"{"all":true,"what":["facts","audit"]}"#).await.json());
     let conversation = "/api/v1/conversations/s";
     let turn = r#"{"user_message":"a","timestamp":"2026-11-22T16:00:00Z","trajectory_digest":{"tools_invoked":["t"]},

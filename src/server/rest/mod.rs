@@ -8,7 +8,6 @@ mod cache_headers;
 mod call;
 mod conversations;
 mod credentials;
-mod defaults;
 mod directive;
 mod events;
 mod explain;
@@ -67,7 +66,6 @@ fn documented() -> OpenApiRouter<App> {
         .merge(sessions::routes())
         .merge(memory::routes())
         .merge(facts::routes())
-        .merge(defaults::routes())
         .merge(audit::routes())
         .merge(conversations::routes())
         .merge(project::routes())

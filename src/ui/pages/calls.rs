@@ -45,7 +45,6 @@ answer! {
         outcome: String,
         cache: Option<String>,
         duration_us: u64,
-        inputs: BTreeMap<String, String> = default,
         findings: Vec<Finding> = default,
     }
 

@@ -16,7 +16,6 @@ async fn each_route_requires_its_scope() {
         (Method::GET, "/api/v1/memory/namespaces", "", "memory:read", "memory:read"),
         (Method::GET, "/api/v1/memory/entries", "", "memory:read", "memory:read"),
         (Method::GET, "/api/v1/memory/facts", "", "memory:read", "memory:read"),
-        (Method::GET, "/api/v1/memory/defaults", "", "memory:read", "memory:read"),
         (Method::POST, "/api/v1/memory/recall", "{}", "memory:read", "memory:read"),
         (Method::POST, "/api/v1/memory/store", fact, "memory:write", "memory:write"),
         (Method::POST, "/api/v1/memory/forget", r#"{"key":"a"}"#, "memory:write", "memory:write"),
@@ -97,7 +96,6 @@ async fn memory_of_others_stays_hidden() {
         let owner = r#""namespace":{"tenant":"acme","subject":"alice"}"#;
         for (path, body) in [
             ("/api/v1/memory/entries?tenant=acme&subject=alice", ""),
-            ("/api/v1/memory/defaults?tenant=acme&subject=alice", ""),
             ("/api/v1/memory/entries?tenant=acme&subject=", ""),
             ("/api/v1/memory/purge", &format!("{{{owner}}}")),
             ("/api/v1/memory/purge", &format!("{{{owner},\"key\":\"x\"}}")),

@@ -15,7 +15,7 @@ async fn resources_are_listed_and_read() {
     let uris = uris(&fixture, &session).await;
     assert_eq!(
         uris,
-        ["helmdeck://defaults", "helmdeck://guide", "helmdeck://jobs", "helmdeck://memory", "helmdeck://packs"]
+        ["helmdeck://guide", "helmdeck://jobs", "helmdeck://memory", "helmdeck://packs"]
     );
     for uri in uris.iter().map(String::as_str).chain(["helmdeck://packs/test.plain"]) {
         let answer = ask_newest(&fixture, "resources/read", json!({"uri": uri})).await;
@@ -89,7 +89,6 @@ async fn forbidden_resources_are_neither_listed_nor_read() {
     assert!(list.contains("helmdeck://guide") && !list.contains("helmdeck://memory"), "{list}");
     for (uri, code) in [
         ("helmdeck://memory", "forbidden"),
-        ("helmdeck://defaults", "forbidden"),
         ("helmdeck://packs/test.write", "forbidden"),
     ] {
         let refused = message(&ask_as(&mcp, &some, &session, "resources/read", json!({"uri": uri})).await);

@@ -1,4 +1,4 @@
-//! The routes of facts and habits, through the whole router.
+//! The routes of facts, through the whole router.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixture::Fixture;
 
 const PATHS: [(&str, &str); 5] =
-    [("POST", "store"), ("POST", "recall"), ("POST", "forget"), ("GET", "facts"), ("GET", "defaults")];
+    [("POST", "store"), ("POST", "recall"), ("POST", "forget"), ("GET", "facts")];
 
 #[tokio::test]
 async fn a_fact_is_kept_recalled_listed_and_forgotten() {
@@ -74,7 +74,7 @@ async fn unknown_members_are_refused_and_not_echoed() {
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{path} {body}");
         assert!(!answer.body.contains("canary"), "{path} {body}: {answer:?}");
     }
-    for query in ["facts?limit=0", "facts?limit=1001", "facts?nonsense=1", "facts?after=x", "defaults?caller=x"] {
+    for query in ["facts?limit=0", "facts?limit=1001", "facts?nonsense=1", "facts?after=x"] {
         assert_eq!(fixture.get(&format!("/api/v1/memory/{query}")).await.problem(), "invalid_input", "{query}");
     }
     let long = json!({"key": "k".repeat(1025), "value": "v"}).to_string();
@@ -92,25 +92,4 @@ async fn without_memory_key_fact_routes_say_the_same() {
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{path}");
         assert_eq!(answer.json()["detail"], "memory is off: this engine has no memory key", "{path}");
     }
-}
-
-#[tokio::test]
-async fn habits_include_last_call_and_distinguish_no_memory() {
-    let fixture = Fixture::with_memory().await;
-    let none = fixture.get("/api/v1/memory/defaults").await.json();
-    assert_eq!((&none["note"], &none["packs"]), (&json!("there is no history of calls yet"), &json!([])));
-    fixture.post("/api/v1/packs/test.plain", r#"{"text":"a"}"#).await;
-    fixture.post("/api/v1/packs/test.plain", r#"{"fail":"conflict"}"#).await;
-    let shown = fixture.get("/api/v1/memory/defaults").await.json();
-    assert_eq!((&shown["tenant"], &shown["subject"]), (&json!("local"), &json!("local")));
-    assert_eq!((&shown["packs"][0]["pack"], &shown["packs"][0]["calls"]), (&json!("test.plain"), &json!(1)));
-    let outcomes: Vec<&str> =
-        shown["recent"].as_array().unwrap().iter().map(|call| call["outcome"].as_str().unwrap()).collect();
-    assert_eq!(outcomes.len(), 2);
-    assert!(outcomes.contains(&"ok") && outcomes.contains(&"conflict") && shown.get("note").is_none());
-    let other = fixture.get("/api/v1/memory/defaults?subject=bob").await.json();
-    assert_eq!((&other["subject"], &other["recent"]), (&json!("bob"), &json!([])));
-    let gone = fixture.post("/api/v1/memory/forget", r#"{"pack":"test.plain","what":["audit"]}"#).await.json();
-    assert!(gone["removed"]["audit"].as_u64().unwrap() >= 1, "{gone}");
-    assert_eq!(fixture.get("/api/v1/memory/defaults").await.json()["recent"], json!([]));
 }

@@ -208,7 +208,7 @@ async fn stream_resumes_and_says_what_is_lost() {
         fixture.post("/api/v1/packs/test.plain", "{}").await;
         let local = helmdeck_memory::Namespace::of_caller(&Identity::local());
         // Waits until the audit has the call.
-        fixture.engine.memory().unwrap().defaults(&local).await.unwrap();
+        fixture.engine.memory().unwrap().calls(&local, helmdeck_engine::CallFilter::default()).await.unwrap();
     };
     run().await;
     let mut first = Stream::open(&fixture.router, "/api/v1/events?topics=calls,stats", &[]).await;

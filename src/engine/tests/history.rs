@@ -1,12 +1,11 @@
-//! Habits over a real store: which rows are read when there are more than the limit.
+//! Past calls over a real store: which rows are read when there are more than the limit.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::Clock;
-use helmdeck_engine::{CallFilter, Engine, Memory, defaults};
-use helmdeck_memory::drivers::sqlite::Sqlite;
-use helmdeck_memory::{Config, DriverStore, Kind, Namespace, Op, Put, Store};
+use helmdeck_engine::{CallFilter, Engine, Memory};
+use helmdeck_memory::{Kind, Namespace, Op, Put, Store};
 use helmdeck_testkit::{ManualClock, keyring, patient, sealed_memory};
 use serde_json::json;
 
@@ -27,40 +26,6 @@ async fn write(store: &dyn Store, clock: &ManualClock, pack: &str, count: usize)
         let batch = (start..count.min(start + 500)).map(|number| Op::Put(row(clock, pack, number))).collect();
         store.write(batch).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn newest_entries_count_regardless_of_pack_names() {
-    let clock = Arc::new(ManualClock::default());
-    let store = sealed_memory(Arc::clone(&clock) as _).await;
-    write(&*store, &clock, "z.old", 3000).await;
-    let all = defaults(&*store, &me()).await.unwrap();
-    assert_eq!((all.packs[0].calls, all.truncated), (3000, false));
-    write(&*store, &clock, "a.new", 2000).await;
-    let newest = defaults(&*store, &me()).await.unwrap();
-    let calls: Vec<(&str, u64)> = newest.packs.iter().map(|of| (of.pack.as_str(), of.calls)).collect();
-    // 4,096 entries are read.
-    assert_eq!((calls, newest.truncated), (vec![("z.old", 2096), ("a.new", 2000)], true));
-    assert!(newest.recent.iter().all(|call| call.pack.as_str() == "a.new"));
-    assert_eq!(defaults(&*store, &Namespace::new("t", "you", None)).await.unwrap().recent, []);
-}
-
-#[tokio::test]
-async fn unreadable_audit_entry_is_counted_and_skipped() {
-    let folder = tempfile::tempdir().unwrap();
-    let (clock, path) = (Arc::new(ManualClock::default()), folder.path().join("memory.db"));
-    let url = format!("sqlite:{}", path.display());
-    let store = helmdeck_memory::open(&url, keyring(), Config::default(), Arc::clone(&clock) as _).await.unwrap();
-    write(&*store, &clock, "a.good", 3).await;
-    let plain = DriverStore::plain(
-        Sqlite::open(path, &Config::default()).unwrap(),
-        &Config::default(),
-        Arc::clone(&clock) as _,
-    );
-    write(&plain, &clock, "a.planted", 2).await;
-    let shown = defaults(&*store, &me()).await.unwrap();
-    assert_eq!((shown.unreadable, shown.packs.len(), shown.packs[0].calls), (2, 1, 3));
-    assert_eq!(shown.packs[0].pack.as_str(), "a.good");
 }
 
 #[tokio::test]
