@@ -97,6 +97,9 @@ fn shell_and_server_share_facts() {
 
     home.call(KEY, &["test.echo", "repo=a"]);
     server.call("test.echo", &json!({"repo": "b"}));
+    // The rows are written behind the answers.
+    let calls = || server.ask("GET /api/v1/audit", "").json()["calls"].as_array().map(Vec::len);
+    wait_for("both calls to be noted", || calls() >= Some(2));
     let gone = server.ask("POST /api/v1/memory/forget", r#"{"all":true,"what":["facts","audit","cache"]}"#).json();
     assert_eq!((&gone["removed"]["facts"], &gone["removed"]["cache"]), (&json!(1), &json!(2)));
     assert_eq!(home.call(KEY, &["test.echo", "repo=a"]).0, "miss");

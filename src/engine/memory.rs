@@ -13,7 +13,7 @@ use crate::cache::purge::{Purged, Selector};
 use crate::layers::{credentials, validate_input};
 use crate::registry::Registered;
 use crate::tail::{CallRecord, Tail};
-use crate::views::{CallFilter, CallPage, Defaults, EngineViews};
+use crate::views::{CallFilter, CallPage, EngineViews};
 
 /// Handle on the memory of an engine. It exists only with gate 1 open.
 #[derive(Clone)]

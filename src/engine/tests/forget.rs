@@ -262,7 +262,7 @@ async fn calls_are_chained_and_an_administrators_removal_is_no_cut() {
     for _ in 0..3 {
         for identity in [&me, &bob] {
             ask(&probed, identity).await;
-            memory.defaults(&Namespace::of_caller(identity)).await.unwrap();
+            calls(&memory, &Namespace::of_caller(identity)).await;
         }
     }
     let (store, clock) = (Arc::clone(memory.store()), ManualClock::default());
@@ -275,7 +275,7 @@ async fn calls_are_chained_and_an_administrators_removal_is_no_cut() {
     let gone = administrator.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap();
     assert_eq!(removed(&gone), [(MemoryPart::Audit, 3)]);
     ask(&probed, &me).await;
-    memory.defaults(&Namespace::of_caller(&me)).await.unwrap();
+    calls(&memory, &Namespace::of_caller(&me)).await;
     let after = look().await;
     assert!(after.is_whole(), "{after:?}");
     assert_eq!((after.removed[0].by.as_str(), after.removed[0].calls), ("local/local", 3));

@@ -1,6 +1,5 @@
 //! Past calls of a caller, from the audit: newest first, filtered, page by page.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -160,10 +160,6 @@ impl Commits<'_> {
         git.succeed(&["commit", "--quiet", "--file=-", "--cleanup=whitespace"], &run)?;
         let oid = git.head()?.ok_or_else(|| Error::not_found("the commit that was just made is not there"))?;
         let made = git.code_tree(&oid)?;
-        // Only a cache: without it, later commands are slower.
-        if let Err(error) = self.refresh() {
-            tracing::warn!(error = %error, "the caches of git are not refreshed");
-        }
         Ok(Committed {
             changed_by_hook: made != code_tree,
             code_tree: made,
@@ -302,8 +298,10 @@ fn check_state(git: &Git) -> Result<()> {
             .hint("finish it first, or give it up; then commit")
             .next("git status"));
     }
-    let status = git.status()?;
-    if let Some(path) = status.unmerged().next() {
+    let unmerged = git.read(&["ls-files", "-z", "--unmerged"])?;
+    if let Some(entry) = unmerged.records().next() {
+        let entry = String::from_utf8_lossy(entry);
+        let path = entry.split_once('\t').map_or(&*entry, |(_, path)| path);
         let message = format!("{path} has a conflict that is not resolved");
         return Err(Error::new(Category::Refused, "E_OPERATION", message).next("git status"));
     }

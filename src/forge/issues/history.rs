@@ -26,6 +26,8 @@ use crate::time::Time;
 
 /// Maximum number of commits that are searched for an issue's.
 const COMMITS: usize = 5_000;
+/// How much the clocks of two machines may differ, in seconds.
+const CLOCKS_DIFFER: i64 = 24 * 3600;
 /// Mark of the front matter.
 const FENCE: &str = "---";
 /// End of the front matter.
@@ -390,7 +392,13 @@ pub(super) fn work(project: &Project, issue: &Issue) -> Work {
 /// Adds the commits that name an issue, and what they say.
 fn commits(project: &Project, meant: &Meant<'_>, work: &mut Work) {
     let (closing, issue) = (Closing::of(project.config()), meant.issue);
-    let commits = meant.git.log_with_messages("HEAD", COMMITS).unwrap_or_default();
+    // No commit names an issue before it is there, but for clocks.
+    let since = issue.created_at.map(|at| at.0.as_second().saturating_sub(CLOCKS_DIFFER));
+    // git reads a smaller number as something else.
+    let since = since.filter(|since| *since > 100_000_000).map(|since| format!("--since={since}"));
+    let limit = format!("--max-count={COMMITS}");
+    let options: Vec<&str> = [limit.as_str()].into_iter().chain(since.as_deref()).collect();
+    let commits = meant.git.log_of(&options, "HEAD", &[]).unwrap_or_default();
     for (commit, text) in commits.into_iter().rev() {
         // Parsing a whole message is slower than searching for a word.
         let names = issue.earlier_keys().chain([issue.linear_id.as_str()]).any(|key| text.contains(key));

@@ -98,7 +98,6 @@ fn amend_or_create(project: &Project, git: &Git, session: &Session, ending: &End
             }
             Ok(())
         })?;
-        caches(project)?;
         return Ok(Some(made.to_string()));
     }
     if git.status()?.staged().any(|path| !git.is_memory(path.as_bytes())) {

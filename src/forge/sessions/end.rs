@@ -141,7 +141,6 @@ impl Sessions<'_> {
         on.or_go_on(step::ENTRY, then, entry)?;
         let learned = on.learned();
         on.or_go_on(step::LEARNED, then, learned)?;
-        on.caches()?;
         if on.did_nothing() {
             self.remove_folder(&on.over())?;
             on.done(step::COMMIT, None)?;
@@ -151,6 +150,7 @@ impl Sessions<'_> {
             let commit = on.commit();
             on.or_go_on(step::COMMIT, then, commit)?;
         }
+        on.caches()?;
         on.event()?;
         let finished = on.finished(false);
         // The steps after the commit. From here on the session is not active.

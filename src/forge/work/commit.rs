@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Work;
 use crate::error::{Category, Error, Result};
-use crate::git::{Commits, Committed, NewCommit};
+use crate::git::{Commits, Committed, NewCommit, Status};
 use crate::sessions::Sessions;
 
 /// Request for a commit in few words.
@@ -60,7 +60,7 @@ impl Work<'_> {
         if key.is_none() && !self.without_issues() {
             return Err(no_key());
         }
-        let (paths, left) = self.files(&short.paths)?;
+        let (paths, left) = self.files(&project.git()?.status()?, &short.paths)?;
         let subject = short.what.trim().trim_end_matches('.').trim_end().to_owned();
         let why = match short.why.as_deref().map(str::trim).filter(|why| !why.is_empty()) {
             Some(why) => why.to_owned(),
@@ -96,9 +96,8 @@ impl Work<'_> {
     }
 
     /// Returns the files to stage, and the changed files that are left.
-    pub(super) fn files(&self, named: &[String]) -> Result<(Vec<String>, Vec<String>)> {
+    pub(super) fn files(&self, status: &Status, named: &[String]) -> Result<(Vec<String>, Vec<String>)> {
         let git = self.project.git()?;
-        let status = git.status()?;
         let mut changed: Vec<String> =
             status.outside(git.memory()).filter_map(|path| git.in_project(path)).map(str::to_owned).collect();
         changed.sort();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Short, Work};
 use crate::checkpoints::{Checkpoints, Create};
 use crate::error::{Category, Error, Result};
+use crate::git::{Git, Status};
 use crate::issues::{Closed, Done as CloseIssue};
 use crate::knowledge::Learning;
 use crate::sessions::{End, Finished as EndedSession, Sessions};
@@ -76,7 +77,8 @@ impl Work<'_> {
         }
         let mut warnings = Vec::new();
         let (mut committed, mut checkpoint) = (None, None);
-        if project.repository()?.is_some() {
+        if let Some(git) = project.repository()? {
+            let status = git.status()?;
             let message = done.message.clone().or_else(|| issue.as_ref().map(|issue| issue.title.clone()));
             let create = Create {
                 key: issue.as_ref().map(|issue| issue.linear_id.clone()).or_else(|| focus.linear_issue.clone()),
@@ -85,11 +87,11 @@ impl Work<'_> {
                 push: done.push,
                 ..Create::default()
             };
-            checkpoint = Some(match self.made_before(create.key.as_deref(), &session.id)? {
+            checkpoint = Some(match self.made_before(&git, &status, create.key.as_deref(), &session.id)? {
                 Some(tag) if done.verify.is_empty() => tag,
                 _ => {
                     let checkpoints = Checkpoints::new(project);
-                    let wanted = self.uncommitted(create.message.as_deref())?;
+                    let wanted = self.uncommitted(&git, &status, create.message.as_deref())?;
                     let checked = checkpoints.check(&create)?;
                     if let Some(short) = wanted {
                         committed = self.commit(&short)?.commit.message.lines().next().map(str::to_owned);
@@ -116,12 +118,11 @@ impl Work<'_> {
     }
 
     /// Returns the commit of what is not committed. `None` if everything is.
-    fn uncommitted(&self, what: Option<&str>) -> Result<Option<Short>> {
-        let git = self.project.git()?;
-        if git.status()?.outside(git.memory()).next().is_none() {
+    fn uncommitted(&self, git: &Git, status: &Status, what: Option<&str>) -> Result<Option<Short>> {
+        if status.outside(git.memory()).next().is_none() {
             return Ok(None);
         }
-        let (_, left) = self.files(&[])?;
+        let (_, left) = self.files(status, &[])?;
         if let Some(first) = left.first() {
             let message = format!("{} would not be committed, the first is {first}", count(left.len(), "changed file"));
             return Err(Error::new(Category::Refused, "E_DIRTY", message)
@@ -134,9 +135,8 @@ impl Work<'_> {
     /// Returns the checkpoint of the clean current commit, if an earlier call made it and was interrupted.
     ///
     /// A later commit of the memory alone, at the end of the same session, does not count.
-    fn made_before(&self, key: Option<&str>, session: &str) -> Result<Option<String>> {
-        let git = self.project.git()?;
-        let (head, status) = (git.head()?, git.status()?);
+    fn made_before(&self, git: &Git, status: &Status, key: Option<&str>, session: &str) -> Result<Option<String>> {
+        let head = git.head()?;
         let clean = status.outside(git.memory()).next().is_none();
         let newest = Checkpoints::new(self.project).newest_valid()?.filter(|newest| {
             let of = newest.name.rsplit_once("-v").map(|(key, _)| key);

@@ -150,7 +150,7 @@ mod tests {
         let name = Name::parse("SX9-123-v1").unwrap();
         let marked = name.at("0123456789abcdef");
         assert_eq!(marked.path(), ".forge/git/checkpoints/SX9-123-v1-01234567.json");
-        assert_eq!((Name::parse("SX9-123-v1-01234567"), marked.plain()), (Some(marked.clone()), name));
+        assert_eq!((Name::parse("SX9-123-v1-01234567"), marked.plain()), (Some(marked), name));
         assert_eq!(Name::of_tag("checkpoint/SX9-123-v1-01234567"), None);
     }
 

@@ -8,7 +8,6 @@ use helmdeck_core::call::Call;
 use helmdeck_core::memory::{ListFacts, NoMemory};
 use helmdeck_core::{Caller, Code, Correlation, Error, PackName, Permission, Result};
 use helmdeck_engine::{Job, JobId, JobPage, JobQuery, MemoryControl, PackInfo};
-use helmdeck_memory::Namespace;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 

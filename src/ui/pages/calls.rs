@@ -1,6 +1,5 @@
 //! Past calls as they end: whose, which pack, what came of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use askama::Template;

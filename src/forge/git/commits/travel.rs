@@ -59,9 +59,10 @@ impl Commits<'_> {
             return Ok(None);
         }
         let folder = private(git)?;
-        let index = folder.path().join("index");
+        let (of_head, index) = (folder.path().join("head"), folder.path().join("index"));
+        git.succeed(&["read-tree", head.as_str()], &Run::writing().variable("GIT_INDEX_FILE", &of_head))?;
         let with_memory = |git: &Git| -> Result<Oid> {
-            git.succeed(&["read-tree", head.as_str()], &Run::writing().variable("GIT_INDEX_FILE", &index))?;
+            std::fs::copy(&of_head, &index).map_err(|error| Error::io("cannot write", &index, &error))?;
             self.stage(git, &[], Some(&index))?;
             Ok(git.write_tree(&index)?)
         };

@@ -13,10 +13,7 @@ async fn resources_are_listed_and_read() {
     let fixture = Fixture::with_memory().await;
     let session = begin(&fixture, "2025-11-25").await;
     let uris = uris(&fixture, &session).await;
-    assert_eq!(
-        uris,
-        ["helmdeck://guide", "helmdeck://jobs", "helmdeck://memory", "helmdeck://packs"]
-    );
+    assert_eq!(uris, ["helmdeck://guide", "helmdeck://jobs", "helmdeck://memory", "helmdeck://packs"]);
     for uri in uris.iter().map(String::as_str).chain(["helmdeck://packs/test.plain"]) {
         let answer = ask_newest(&fixture, "resources/read", json!({"uri": uri})).await;
         let contents = &answer["result"]["contents"][0];
@@ -87,10 +84,7 @@ async fn forbidden_resources_are_neither_listed_nor_read() {
     let session = begin_as(&mcp, &some).await.unwrap();
     let list = message(&ask_as(&mcp, &some, &session, "resources/list", json!({})).await).to_string();
     assert!(list.contains("helmdeck://guide") && !list.contains("helmdeck://memory"), "{list}");
-    for (uri, code) in [
-        ("helmdeck://memory", "forbidden"),
-        ("helmdeck://packs/test.write", "forbidden"),
-    ] {
+    for (uri, code) in [("helmdeck://memory", "forbidden"), ("helmdeck://packs/test.write", "forbidden")] {
         let refused = message(&ask_as(&mcp, &some, &session, "resources/read", json!({"uri": uri})).await);
         assert_eq!(refused["error"]["data"]["code"], code, "{refused}");
     }

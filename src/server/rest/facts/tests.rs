@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-const PATHS: [(&str, &str); 5] =
-    [("POST", "store"), ("POST", "recall"), ("POST", "forget"), ("GET", "facts")];
+const PATHS: [(&str, &str); 4] = [("POST", "store"), ("POST", "recall"), ("POST", "forget"), ("GET", "facts")];
 
 #[tokio::test]
 async fn a_fact_is_kept_recalled_listed_and_forgotten() {
