@@ -1,6 +1,6 @@
 //! Git caches: `commits.log` and `branches.json`.
 //!
-//! They are rebuilt from git whenever `HEAD` differs, never trusted, and never committed.
+//! They are written at the end of a session, never trusted, and never committed: whoever needs them at another `HEAD` asks git.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;

@@ -82,9 +82,12 @@ impl Sessions<'_> {
         };
         let Some(at) = at else { return Ok(None) };
         let range = commit.as_ref().map_or_else(|| "HEAD".to_owned(), |commit| format!("{commit}..HEAD"));
-        let dirty = git.status()?.outside(git.memory()).next().is_some();
-        let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
         let seconds = self.project.environment().now().0.as_second().saturating_sub(at.0.as_second());
+        let age = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        let changed = || -> Result<bool> {
+            let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
+            Ok(tree != Some(git.code_tree(&head)?) || git.status()?.outside(git.memory()).next().is_some())
+        };
         let listed = Features::new(self.project).list()?;
         // Do not count features that worked then, or that the session start only tested again.
         let known = last.as_ref().and_then(|last| last.manifest.as_ref()).map(|known| known.features_passing.clone());
@@ -97,8 +100,8 @@ impl Sessions<'_> {
         Ok(advise(&Since {
             features: listed.features.iter().filter(|item| fresh(item)).count(),
             commits: usize::try_from(git.count_work(&range)?).unwrap_or(usize::MAX),
-            age: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
-            changed: dirty || tree != Some(git.code_tree(&head)?),
+            age,
+            changed: age >= AGE && changed()?,
         }))
     }
 }

@@ -78,8 +78,8 @@ fn a_commit_follows_the_protocol_and_holds_what_was_named() {
     assert_eq!(message.trailers.code_tree, Some(project.git().unwrap().code_tree(&made.oid).unwrap()));
     let interpreted = repository.run(&["log", "-1", "--format=%(trailers:key=Forge-Session,valueonly)"]);
     assert_eq!(interpreted.trim(), "2025-12-24-session-001");
-    let log = std::fs::read_to_string(repository.path().join(".forge/git/commits.log")).unwrap();
-    assert!(log.ends_with(&format!("\t{}\n", message.subject_line())), "{log}");
+    let recent = Commits::new(&project).recent().unwrap();
+    assert_eq!(recent.last().map(|line| line.subject.as_str()), Some(message.subject_line().as_str()));
 }
 
 #[test]
