@@ -12,6 +12,7 @@ use super::name::{NO_KEY, Name};
 use crate::error::{Category, Error, Result};
 use crate::features::{CodeSnapshot, Evidence, FeaturesFile};
 use crate::git::{Created, Git, Oid};
+use crate::files::Document as _;
 use crate::issues::Done;
 use crate::json::Members;
 use crate::knowledge::KnowledgeFile;
@@ -159,8 +160,8 @@ impl Checkpoints<'_> {
             return Err(moved());
         }
         let mut warnings = Vec::new();
-        let committed = git.document_at::<FeaturesFile>(&before.head)?;
-        if self.project.files().load::<FeaturesFile>()?.is_some_and(|now| Some(now.value) != committed) {
+        let committed = git.document_at::<FeaturesFile>(&before.head)?.unwrap_or_else(FeaturesFile::skeleton);
+        if self.project.files().load::<FeaturesFile>()?.is_some_and(|now| now.value != committed) {
             // The contract is read from the commit.
             warnings.push(
                 "features changed since the last commit: their tests are read as that commit has them".to_owned(),

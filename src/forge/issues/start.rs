@@ -242,7 +242,10 @@ pub(crate) fn hand_over(from: &Project, to: &Project, issue: &Issue) -> Result<(
         Ok(())
     })?;
     // The branch of the work has it from now on: git would not merge over a file that it does not know.
-    super::store::forget(from.files(), &super::store::path(issue.stem()))
+    from.issues().apply(|active| {
+        active.issues.retain(|other| other.linear_id != *key);
+        Ok(())
+    })
 }
 
 /// Adds the commits of an issue to its references, from git.

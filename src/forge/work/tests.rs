@@ -248,9 +248,21 @@ fn a_work_tree_of_its_own_takes_an_issue() {
     let (work, git) = (Work::new(&fixture.project), fixture.repository.git());
     let issues = fixture.project.issues();
     issues.add(&Add { title: "Sum numbers".to_owned(), ..Add::default() }).unwrap();
+    let said = crate::issues::NewComment { text: "Hm.".to_owned(), by: None };
+    issues.comment("LOCAL-1", &said).unwrap();
     let file = fixture.file_of(crate::layout::ISSUES, "LOCAL-1");
     let there = work.worktree("LOCAL-1", None).unwrap();
     assert!(there.root().ends_with("LOCAL-1") && !fixture.has(&file) && there.root().join(file).exists());
+    assert_eq!(there.issues().show("LOCAL-1").unwrap().item.issue.comments.len(), 1);
+    assert_eq!(
+        std::fs::read_dir(fixture.project.root().join(crate::layout::COMMENTS))
+            .unwrap()
+            .flat_map(|folder| std::fs::read_dir(folder.unwrap().path()))
+            .flatten()
+            .count(),
+        0,
+        "the comment went with it"
+    );
     let begun = Work::new(&there).start(&start("LOCAL-1")).unwrap();
     assert_eq!(begun.branch.unwrap().name, "feature/LOCAL-1-sum-numbers");
     assert_eq!(begun.worktree.as_deref(), Some(there.root()));
