@@ -157,7 +157,6 @@ fn the_seeds_of_rest_reach_what_they_name() {
         ("openapi", 200),
         ("store", 200),
         ("facts", 200),
-        ("defaults", 200),
         ("metrics", 200),
         ("health", 200),
         ("duplicate", 400),
