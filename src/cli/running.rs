@@ -4,7 +4,7 @@
 //! nobody holds is that of a server that was killed. Without a data folder nothing is written.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ impl Running {
             let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
             file.try_lock()?;
             file.set_len(0)?;
-            file.write_all(address.to_string().as_bytes())?;
+            std::io::Write::write_all(&mut file, address.to_string().as_bytes())?;
             Ok(Self { path, _locked: file })
         };
         say().inspect_err(|error| tracing::debug!(%error, "commands find this server by [server] listen only")).ok()

@@ -26,7 +26,7 @@ pub struct Name {
     pub key: String,
     /// Which checkpoint of that issue it is, from 1.
     pub number: u32,
-    /// The first [`MARK`] digits of its commit, where these tell it from one of another clone.
+    /// The first 8 digits of its commit, where these tell it from one of another clone.
     pub mark: Option<String>,
 }
 
