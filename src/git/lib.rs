@@ -34,7 +34,7 @@ mod worktrees;
 #[cfg(feature = "run")]
 pub use self::{
     changes::{BINARY_LINES, Change},
-    log::{Commit, Person, split, trailer, trailers},
+    log::{Commit, Person, since, split, trailer, trailers},
     merges::{Merged, Stages},
     objects::{Object, blob_name, is_id},
     oid::Oid,

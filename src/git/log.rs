@@ -59,6 +59,15 @@ impl Commit {
 /// The lines of a commit before its message.
 const FORMAT: &str = "--format=%H%n%P%n%ct%n%an%n%ae%n%B";
 
+/// The earliest Unix time that git takes for one: a smaller number is a day of the month to it.
+const EARLIEST: i64 = 100_000_000;
+
+/// Returns the option of `git log` and `git rev-list` for the commits since a Unix second.
+#[must_use]
+pub fn since(second: i64) -> String {
+    format!("--since={}", second.max(EARLIEST))
+}
+
 impl Git {
     /// Returns the newest commits of a range (`HEAD`, `a..b`), newest first; none before the first commit.
     ///

@@ -18,8 +18,6 @@ const PATCH: &[&str] = &["--no-ext-diff", "--no-textconv", "--full-index", "--no
 
 /// Timeout of a signature, for which a person may be asked.
 const SIGNING: Duration = Duration::from_secs(900);
-/// The earliest Unix time that git takes for one: a smaller number is a day of the month to it.
-const EARLIEST: i64 = 100_000_000;
 
 /// An entry of a tree, as git stores it.
 struct TreeEntry<'a> {
@@ -108,7 +106,7 @@ impl Git {
     /// # Errors
     /// As [`Git::succeed`].
     pub fn patch_ids(&self, since: i64, limit: usize) -> Result<Vec<(String, Oid)>> {
-        let (since, limit) = (format!("--since={}", since.max(EARLIEST)), format!("--max-count={limit}"));
+        let (since, limit) = (crate::log::since(since), format!("--max-count={limit}"));
         let args =
             [&["log", "-p", "--no-merges", "--format=commit %H", &since, &limit], PATCH, &["HEAD", "--"]].concat();
         let ids = self.patch_ids_of(&args)?;

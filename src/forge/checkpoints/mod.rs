@@ -14,3 +14,4 @@ pub use helmdeck_forge_documents::checkpoints::{Check, Manifest, NO_KEY, Name, P
 use helmdeck_forge_documents::checkpoints::{manifest, name, state};
 pub use list::{Checkpoint, Checkpoints};
 pub(crate) use list::{check_trees, encode};
+pub(crate) use same::since;

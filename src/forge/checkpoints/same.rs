@@ -21,7 +21,7 @@ const CLOCKS_DIFFER: i64 = 24 * 3600;
 pub(super) fn find(git: &Git, manifests: &[&Manifest], usable: Option<Time>) -> Result<HashMap<String, Oid>> {
     let mut found = HashMap::new();
     let Some(oldest) = manifests.iter().map(|manifest| manifest.timestamp).min() else { return Ok(found) };
-    let limits = [format!("--since={}", since(oldest)), format!("--max-count={COMMITS}")];
+    let limits = [helmdeck_git::since(since(oldest)), format!("--max-count={COMMITS}")];
     let args = ["rev-list", &limits[0], &limits[1], "HEAD", "--"];
     let listed = git.succeed(&args, &Run::default())?.text();
     let commits: Vec<Oid> = listed.lines().filter_map(Oid::parse).collect();
@@ -57,7 +57,7 @@ pub(super) fn find(git: &Git, manifests: &[&Manifest], usable: Option<Time>) -> 
     Ok(found)
 }
 
-/// Returns the Unix second from which on commits may be the same as a checkpoint.
-fn since(checkpoint: Time) -> i64 {
-    checkpoint.0.as_second().saturating_sub(CLOCKS_DIFFER)
+/// Returns the Unix second from which on commits may belong to something that was made at a time.
+pub(crate) fn since(made: Time) -> i64 {
+    made.0.as_second().saturating_sub(CLOCKS_DIFFER)
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::{Name, Names};
 use super::{Criterion, DONE, Issue, is_key};
-use crate::checkpoints::Checkpoints;
+use crate::checkpoints::{self, Checkpoints};
 use crate::error::{Category, Error, Result};
 use crate::files::Files;
 use crate::git::closing::Closing;
@@ -26,8 +26,6 @@ use crate::time::Time;
 
 /// Maximum number of commits that are searched for an issue's.
 const COMMITS: usize = 5_000;
-/// How much the clocks of two machines may differ, in seconds.
-const CLOCKS_DIFFER: i64 = 24 * 3600;
 /// Mark of the front matter.
 const FENCE: &str = "---";
 /// End of the front matter.
@@ -393,9 +391,7 @@ pub(super) fn work(project: &Project, issue: &Issue) -> Work {
 fn commits(project: &Project, meant: &Meant<'_>, work: &mut Work) {
     let (closing, issue) = (Closing::of(project.config()), meant.issue);
     // No commit names an issue before it is there, but for clocks.
-    let since = issue.created_at.map(|at| at.0.as_second().saturating_sub(CLOCKS_DIFFER));
-    // git reads a smaller number as something else.
-    let since = since.filter(|since| *since > 100_000_000).map(|since| format!("--since={since}"));
+    let since = issue.created_at.map(|at| helmdeck_git::since(checkpoints::since(at)));
     let limit = format!("--max-count={COMMITS}");
     let options: Vec<&str> = [limit.as_str()].into_iter().chain(since.as_deref()).collect();
     let commits = meant.git.log_of(&options, "HEAD", &[]).unwrap_or_default();
