@@ -186,7 +186,7 @@ def jobs(packs: Path, entries: list[dict]) -> list[str]:
 
 def refused(entries: list[dict], windows: list[tuple[str, float, float]]) -> list[dict]:
     """Returns reads of the cached pack that failed while the database was away, or the pooler: they need neither."""
-    away = [(began, ended) for which, began, ended in windows if which in ("database", "shutdown", "pooler", "cut")]
+    away = [(began, ended) for which, began, ended in windows if which in ("database", "shutdown", "failover", "database_clock", "pooler", "cut")]
     return [entry for entry in entries if entry["op"] == "read" and entry["status"] != 200
             and any(began <= entry["began"] and entry["ended"] <= ended for began, ended in away)]
 
